@@ -72,6 +72,43 @@ typedef struct tally_pipeline_plan {
 /* What Launch would do for so many rows. */
 int tallyPipelineQuery(const tally_pipeline* pipeline, int64_t rows, tally_pipeline_plan* plan);
 
+/* --- training ---
+ * Linear layers with or without bias, between them ReLU or nothing, and nothing behind the last: at least two. What
+ * else a chain may have has no backward pass, and the sentence says so.
+ *
+ *   tallyPipelineInstantiateTraining(p, rows, 1);
+ *   tallyPipelineLaunchForward(p, stream, x, 128, y, 64, saved, rows);
+ *   tallyPipelineLaunchBackward(p, stream, dy, 64, saved, dz, dx, 128, rows);
+ *
+ * `saved` holds what each layer but the last gave: [rows][out] elements without gaps, one layer after another, in
+ * order. Behind them, at dz_bytes, is what the backward pass reads of them, in a layout of the library's own. `dz` has
+ * the same order, and dz_bytes: the gradients of what these layers' products and biases gave. They are rounded as a
+ * framework's that computes in elements. From both follow, with a_l what layer l takes, and dy as the last layer's dz:
+ *
+ *   gradient of weights l = dz_l^T * a_l      of bias l = the sums of dz_l's columns
+ *
+ * which are the caller's to compute, after the launch. */
+
+/* As tallyPipelineInstantiate, for training instead. `with_dx`: 1 if the gradient of x is wanted: then x has 256
+ * columns at most, a multiple of 16. With 0, or of wider ones, it is dz of the first layer times its weights. */
+int tallyPipelineInstantiateTraining(tally_pipeline* pipeline, int64_t max_rows, int with_dx);
+/* As tallyPipelineLaunch, and writes `saved`, saved_bytes long for so many rows; 16-byte aligned. */
+int tallyPipelineLaunchForward(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* x,
+                               size_t x_pitch, void* y, size_t y_pitch, void* saved, int64_t rows);
+/* `dy`: [rows][out of the last layer]. `saved`: as LaunchForward left it, for as many rows. `dz`: dz_bytes long. `dx`:
+ * [rows][in of the first layer]; null if instantiated without. All 16-byte aligned, pitches multiples of 8; none
+ * overlaps another that is written. Weights are read anew: they must be those of LaunchForward. */
+int tallyPipelineLaunchBackward(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* dy,
+                                size_t dy_pitch, const void* saved, void* dz, void* dx, size_t dx_pitch, int64_t rows);
+
+typedef struct tally_pipeline_training {
+  tally_pipeline_plan forward, backward;
+  int64_t saved_bytes; /* dz_bytes + ceil(rows / 64) * 512 * the sum of ceil(out / 64) over all layers but the last */
+  int64_t dz_bytes;    /* rows * 2 * the sum of out over all layers but the last */
+} tally_pipeline_training;
+/* What both would do for so many rows. */
+int tallyPipelineQueryTraining(const tally_pipeline* pipeline, int64_t rows, tally_pipeline_training* training);
+
 /* Of the last call that failed, of this pipeline. Never null; valid until the next call. */
 const char* tallyPipelineError(const tally_pipeline* pipeline);
 /* Null is fine. Launches that were made go on; the caller waits for them first. */

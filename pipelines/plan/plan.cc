@@ -17,6 +17,8 @@ constexpr double kLaunchUs = 2.2;
 // What a tile waits for besides its products: bias, activation and packing of a layer. This and what follows is fitted
 // to runs on an H100 and an H200.
 constexpr double kLayerUs = 0.35;
+// Of the time that memory takes for what is saved: what products do not hide.
+constexpr double kBesideSaving = 0.5;
 
 // Streamed: until the first panel is there; besides the layers, a round's rows and results.
 constexpr double kFirstPanelUs = 2.0;
@@ -56,14 +58,27 @@ int MostOut(const Chain& chain) {
 }
 int MostFirstHalf(const Chain& chain) { return std::ranges::max(chain.layers | std::views::transform(FirstHalf)); }
 
+// Of a panel for so many columns of a layer. Transposed ones come in boxes of 64 columns.
+int PanelBytes(const Chain& chain, int columns) {
+  const int width = chain.transposed ? CeilDiv(columns, kPanelColumns) * kPanelColumns : columns;
+  return width * kPanelColumns * kElementBytes;
+}
+
 int64_t WeightBytes(const Chain& chain) {
   int64_t bytes = 0;
-  for (const Layer& layer : chain.layers)
-    bytes += int64_t{PanelsOf(chain, layer)} * kPanelColumns * layer.out * kElementBytes;
+  for (const Layer& layer : chain.layers) bytes += int64_t{PanelsOf(chain, layer)} * PanelBytes(chain, layer.out);
   return bytes;
 }
 
-int StageBytes(const Chain& chain) { return MostFirstHalf(chain) * kPanelColumns * kElementBytes; }
+int StageBytes(const Chain& chain) { return PanelBytes(chain, MostFirstHalf(chain)); }
+
+// From and to the GPU's memory, of one row: what is saved, a bit for each value of a mask.
+double SavedRowBytes(const Chain& chain) {
+  double bytes = 0;
+  for (const Layer& layer : chain.layers)
+    bytes += (layer.saves ? layer.out * kElementBytes : 0) + (layer.mask == Mask::kNone ? 0 : layer.out / 8.0);
+  return bytes;
+}
 
 // A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns,
 // 205 for 128, and 82 for 64; with fewer it spills, or does one product after another.
@@ -90,18 +105,20 @@ double PredictedUs(const Chain& chain, const Machine& machine, const Variant& va
   const auto layers = static_cast<double>(chain.layers.size());
   const auto rounds = static_cast<double>(CeilDiv(CeilDiv(rows, kTileRows), int64_t{grid} * variant.warpgroups));
   const double product_us = ProductUs(chain, machine);
-  const double memory_us =
-      static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
+  const double saved_us = static_cast<double>(rows) * SavedRowBytes(chain) / machine.memory_bytes_per_us;
+  const double memory_us = saved_us + static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes /
+                                          machine.memory_bytes_per_us;
   const double weights_us = static_cast<double>(WeightBytes(chain)) * grid / machine.l2_bytes_per_us;
   if (variant.resident) {
     // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through. No tile
     // begins before the weights are there.
     const double round_us = std::max(product_us * variant.warpgroups, product_us + kLayerUs * layers);
-    return kLaunchUs + weights_us + std::max(rounds * round_us, memory_us);
+    return kLaunchUs + weights_us + std::max(rounds * round_us + kBesideSaving * saved_us, memory_us);
   }
   const double round_us =
       kRoundUs + kStreamedLayerUs * layers + (kOverProducts * product_us + EpilogueUs(chain)) * variant.warpgroups;
-  return kLaunchUs + kFirstPanelUs + std::max({rounds * round_us, memory_us, rounds * weights_us});
+  return kLaunchUs + kFirstPanelUs +
+         std::max({rounds * round_us + kBesideSaving * saved_us, memory_us, rounds * weights_us});
 }
 
 int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
@@ -115,6 +132,7 @@ int Threads(const Variant& variant) { return kWarpgroupThreads * (variant.warpgr
 int SharedBytes(const Chain& chain, const Variant& variant) {
   int vectors = 0;
   for (const Layer& layer : chain.layers) vectors += layer.out * (layer.norm == Norm::kNone ? 1 : 3);
+  if (chain.transposed) vectors = 0;
   const int64_t weights = variant.resident ? WeightBytes(chain) : int64_t{variant.stages} * StageBytes(chain);
   const int slots = variant.warpgroups * CeilDiv(chain.input(), kPanelColumns) * kSlotPanelBytes;
   const int barriers = 8 * (2 * variant.stages + variant.warpgroups);
@@ -123,7 +141,8 @@ int SharedBytes(const Chain& chain, const Variant& variant) {
 
 std::expected<void, std::string> Check(const Chain& chain, const Machine& machine, int64_t max_rows) {
   if (chain.layers.empty()) return std::unexpected("the pipeline has no linear layer");
-  if (chain.layers.size() > 32) return std::unexpected(fmt::format("{} layers; 32 at most", chain.layers.size()));
+  if (chain.layers.size() > kMostLayers)
+    return std::unexpected(fmt::format("{} layers; {} at most", chain.layers.size(), kMostLayers));
   if (machine.compute_capability != 90) {
     return std::unexpected(fmt::format("the kernels are made for compute capability 9.0 (H100, H200), not {}.{}",
                                        machine.compute_capability / 10, machine.compute_capability % 10));

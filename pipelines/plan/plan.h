@@ -40,6 +40,7 @@ struct Plan {
   double predicted_us = 0;
 };
 
+inline constexpr int kMostLayers = 32;
 inline constexpr int kTileRows = 64;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kPanelColumns = 64;  // of weights, in one place of the ring

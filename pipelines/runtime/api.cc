@@ -14,7 +14,9 @@ using tally::pipelines::Failure;
 using tally::pipelines::Norm;
 using tally::pipelines::Outcome;
 using tally::pipelines::Pipeline;
+using tally::pipelines::PlanOf;
 using tally::pipelines::TakesInput;
+using tally::pipelines::Use;
 
 struct tally_pipeline {
   explicit tally_pipeline(Element element) : pipeline(element) {}
@@ -43,6 +45,11 @@ int Answer(const tally_pipeline* pipeline, Call call) {
     of_pipeline = nullptr;
     return CUDA_ERROR_UNKNOWN;
   }
+}
+
+tally_pipeline_plan Said(const PlanOf& of) {
+  const auto& [variant, grid, us] = of.plan;
+  return {variant.warpgroups, variant.resident ? 1 : 0, variant.resident ? 0 : variant.stages, of.shared_bytes, us};
 }
 
 }  // namespace
@@ -84,7 +91,7 @@ TALLY_EXPORT int tallyPipelineAddResidual(tally_pipeline* pipeline) {
 }
 
 TALLY_EXPORT int tallyPipelineInstantiate(tally_pipeline* pipeline, int64_t max_rows) {
-  return Answer(pipeline, [&] { return pipeline->pipeline.Instantiate(max_rows); });
+  return Answer(pipeline, [&] { return pipeline->pipeline.Instantiate(Use::kInference, max_rows); });
 }
 
 TALLY_EXPORT int tallyPipelineLaunch(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* x,
@@ -97,9 +104,36 @@ TALLY_EXPORT int tallyPipelineQuery(const tally_pipeline* pipeline, int64_t rows
     if (plan == nullptr) return std::unexpected(Failure{CUDA_ERROR_INVALID_VALUE, "plan is null"});
     const auto found = pipeline->pipeline.Query(rows);
     if (!found) return std::unexpected(found.error());
-    const auto& [variant, grid, us] = *found;
-    *plan = {variant.warpgroups, variant.resident ? 1 : 0, variant.resident ? 0 : variant.stages,
-             tally::pipelines::SharedBytes(pipeline->pipeline.chain(), variant), us};
+    *plan = Said(*found);
+    return {};
+  });
+}
+
+TALLY_EXPORT int tallyPipelineInstantiateTraining(tally_pipeline* pipeline, int64_t max_rows, int with_dx) {
+  const Use use = with_dx != 0 ? Use::kTrainingWithDx : Use::kTraining;
+  return Answer(pipeline, [&] { return pipeline->pipeline.Instantiate(use, max_rows); });
+}
+
+TALLY_EXPORT int tallyPipelineLaunchForward(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* x,
+                                            size_t x_pitch, void* y, size_t y_pitch, void* saved, int64_t rows) {
+  return Answer(pipeline,
+                [&] { return pipeline->pipeline.LaunchForward(stream, x, x_pitch, y, y_pitch, saved, rows); });
+}
+
+TALLY_EXPORT int tallyPipelineLaunchBackward(const tally_pipeline* pipeline, tally_pipeline_stream stream,
+                                             const void* dy, size_t dy_pitch, const void* saved, void* dz, void* dx,
+                                             size_t dx_pitch, int64_t rows) {
+  return Answer(pipeline,
+                [&] { return pipeline->pipeline.LaunchBackward(stream, dy, dy_pitch, saved, dz, dx, dx_pitch, rows); });
+}
+
+TALLY_EXPORT int tallyPipelineQueryTraining(const tally_pipeline* pipeline, int64_t rows,
+                                            tally_pipeline_training* training) {
+  return Answer(pipeline, [&]() -> Outcome {
+    if (training == nullptr) return std::unexpected(Failure{CUDA_ERROR_INVALID_VALUE, "training is null"});
+    const auto found = pipeline->pipeline.QueryTraining(rows);
+    if (!found) return std::unexpected(found.error());
+    *training = {Said(found->forward), Said(found->backward), found->saved_bytes, found->dz_bytes};
     return {};
   });
 }

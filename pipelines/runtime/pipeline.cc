@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
+#include <iterator>
 #include <span>
 
-#include "pipelines/runtime/compiler.h"
-#include "pipelines/stages/source.h"
+#include "pipelines/plan/training.h"
 
 namespace tally::pipelines {
 namespace {
@@ -16,85 +13,14 @@ namespace {
 constexpr uintptr_t kAlignment = 16;  // of what bulk copies read and wide stores write
 constexpr size_t kMostPitch = size_t{1} << 30;
 
-std::unexpected<Failure> Fail(CUresult result, std::string sentence) {
-  return std::unexpected(Failure{result, std::move(sentence)});
-}
 std::unexpected<Failure> Invalid(std::string sentence) { return Fail(CUDA_ERROR_INVALID_VALUE, std::move(sentence)); }
 
 bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % kAlignment == 0; }
 
-// Boxes of `rows` rows and 64 columns; what lies outside of the matrix is read as zero.
-CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const void* matrix, size_t pitch,
-                uint64_t rows, uint64_t columns, uint32_t box_rows) {
-  const cuuint64_t sizes[] = {columns, rows};
-  const cuuint64_t strides[] = {pitch * 2};
-  const cuuint32_t box[] = {kPanelColumns, box_rows};
-  const cuuint32_t steps[] = {1, 1};
-  return driver.tensor_map_encode_tiled(
-      map, element == Element::kBf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-      const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-}
-
-// One of each source, in order; or none at all.
-std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, std::span<const std::string> sources) {
-  // What the driver takes, once one has said: the software GPU has no machine code.
-  static std::atomic<Code> code{Code::kMachineCode};
-  for (;;) {
-    const Code tried = code.load(std::memory_order_relaxed);
-    const std::vector<Compiled> compiled = CompileAll(sources, tried);
-    for (const Compiled& one : compiled) {
-      if (!one) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, one.error());
-    }
-    std::vector<CUmodule> modules;
-    CUresult result = CUDA_SUCCESS;
-    for (const Compiled& one : compiled) {
-      CUmodule module = nullptr;
-      result = driver.module_load_data(&module, one->data());
-      if (result != CUDA_SUCCESS) break;
-      modules.push_back(module);
-    }
-    if (result == CUDA_SUCCESS) return modules;
-    for (CUmodule module : modules) driver.module_unload(module);
-    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx) {
-      return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
-    }
-    code.store(Code::kPtx, std::memory_order_relaxed);
-  }
-}
-
-// The kernel's one parameter, laid out as tally_pipeline::Parameters of stages/common.cuh.
-class Parameters {
- public:
-  // 32 layers: maps, three pointers each, and what is at the end.
-  static constexpr size_t kMostBytes = 128 * 33 + 24 * 32 + 64;
-
-  void* Bytes() { return bytes_; }
-  template <typename T>
-  void Append(const T& value) {
-    std::memcpy(bytes_ + size_, &value, sizeof value);
-    size_ += sizeof value;
-  }
-
- private:
-  alignas(64) char bytes_[kMostBytes] = {};
-  size_t size_ = 0;
-};
-
 }  // namespace
 
-Pipeline::~Pipeline() {
-  if (context_ == nullptr) return;
-  const auto& driver = TheDriver();
-  if (!driver || driver->ctx_push_current(context_) != CUDA_SUCCESS)
-    return;  // the context is gone, and the code with it
-  for (const Kernel& kernel : kernels_) driver->module_unload(kernel.module);
-  CUcontext popped = nullptr;
-  driver->ctx_pop_current(&popped);
-}
-
 Outcome Pipeline::AddLinear(const LayerOperands& operands, int in, int out) {
-  if (context_ != nullptr) return Invalid("the pipeline is instantiated; make another one");
+  if (use_ != Use::kNone) return Invalid("the pipeline is instantiated; make another one");
   if (operands.weights == nullptr) return Invalid("the weights are null");
   if (!IsAligned(operands.weights)) return Invalid("the weights are not aligned to 16 bytes");
   if (in < 1 || out < 1 || in > 1 << 20 || out > 1 << 20)
@@ -114,7 +40,7 @@ Outcome Pipeline::AddLinear(const LayerOperands& operands, int in, int out) {
 }
 
 std::expected<Layer*, Failure> Pipeline::Last(const char* what) {
-  if (context_ != nullptr) return Invalid("the pipeline is instantiated; make another one");
+  if (use_ != Use::kNone) return Invalid("the pipeline is instantiated; make another one");
   if (chain_.layers.empty()) return Invalid(fmt::format("{} before the first linear layer", what));
   if (next_takes_input_ != TakesInput::kNo)
     return Invalid(fmt::format("{} between a concatenation and its linear layer", what));
@@ -163,32 +89,7 @@ Outcome Pipeline::AddResidual() {
   return {};
 }
 
-Outcome Pipeline::Prepare(const Driver& driver, Kernel& kernel) const {
-  CUresult result = driver.module_get_function(&kernel.function, kernel.module, kKernelName);
-  if (result == CUDA_SUCCESS) {
-    result = driver.func_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       SharedBytes(chain_, kernel.variant));
-  }
-  if (result != CUDA_SUCCESS) return Fail(result, fmt::format("the kernel is not usable: {}", driver.Describe(result)));
-  return EncodeWeights(driver, kernel);
-}
-
-Outcome Pipeline::EncodeWeights(const Driver& driver, Kernel& kernel) const {
-  for (size_t i = 0; i < chain_.layers.size(); ++i) {
-    const Layer& layer = chain_.layers[i];
-    const CUresult result =
-        Encode(driver, &kernel.weights.emplace_back(), chain_.element, operands_[i].weights, operands_[i].weights_pitch,
-               static_cast<uint64_t>(layer.out), static_cast<uint64_t>(ColumnsOf(chain_, layer)),
-               static_cast<uint32_t>(kernel.variant.resident ? layer.out : FirstHalf(layer)));
-    if (result != CUDA_SUCCESS)
-      return Fail(result, fmt::format("the weights of layer {}: {}", i, driver.Describe(result)));
-  }
-  return {};
-}
-
-Outcome Pipeline::Instantiate(int64_t max_rows) {
-  if (context_ != nullptr) return Invalid("the pipeline is instantiated");
-  if (next_takes_input_ != TakesInput::kNo) return Invalid("a concatenation without a linear layer behind it");
+std::expected<Machine, Failure> Pipeline::FindMachine() {
   const auto& driver = TheDriver();
   if (!driver) return Fail(CUDA_ERROR_NOT_INITIALIZED, driver.error());
   CUcontext context = nullptr;
@@ -202,87 +103,164 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
     driver->device_get_attribute(&value, which, device);
     return value;
   };
-  machine_.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                                attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  machine_.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  machine_.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (const auto checked = Check(chain_, machine_, max_rows); !checked)
-    return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
+  Machine machine;
+  machine.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                               attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  machine.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  machine.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  return machine;
+}
 
-  variants_ = VariantsFor(chain_, machine_, max_rows);
-  std::vector<std::string> sources;
-  for (const Variant& variant : variants_) sources.push_back(KernelSource(chain_, variant));
-  const auto modules = LoadModules(*driver, sources);
-  if (!modules) {
-    variants_.clear();
-    return std::unexpected(modules.error());
+Outcome Pipeline::Instantiate(Use use, int64_t max_rows) {
+  if (use_ != Use::kNone) return Invalid("the pipeline is instantiated");
+  if (next_takes_input_ != TakesInput::kNo) return Invalid("a concatenation without a linear layer behind it");
+  const auto machine = FindMachine();
+  if (!machine) return std::unexpected(machine.error());
+  std::vector<std::unique_ptr<Program>> programs;
+  if (use == Use::kInference) {
+    programs.push_back(std::make_unique<Program>(chain_, operands_));
+  } else {
+    const bool with_dx = use == Use::kTrainingWithDx;
+    if (const auto checked = CheckTraining(chain_, with_dx); !checked)
+      return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
+    programs.push_back(std::make_unique<Program>(Forward(chain_), operands_));
+    const Chain backward = Backward(chain_, with_dx);
+    std::vector<LayerOperands> operands;
+    for (size_t i = 0; i < backward.layers.size(); ++i) {
+      const LayerOperands& of = operands_[WeightsOf(chain_, i)];
+      operands.push_back({.weights = of.weights, .weights_pitch = of.weights_pitch});
+    }
+    programs.push_back(std::make_unique<Program>(backward, std::move(operands)));
   }
-  for (size_t i = 0; i < variants_.size(); ++i) kernels_.emplace_back(variants_[i], (*modules)[i]);
-  Outcome outcome;
-  for (Kernel& kernel : kernels_) {
-    if (outcome) outcome = Prepare(*driver, kernel);
-  }
-  if (!outcome) {
-    for (const Kernel& kernel : kernels_) driver->module_unload(kernel.module);
-    kernels_.clear();
-    variants_.clear();
-    return outcome;
-  }
-  context_ = context;
+  if (const Outcome outcome = Program::Instantiate(programs, *machine, max_rows); !outcome) return outcome;
+  programs_ = std::move(programs);
+  use_ = use;
   max_rows_ = max_rows;
   return {};
 }
 
-std::expected<Plan, Failure> Pipeline::Query(int64_t rows) const {
-  if (context_ == nullptr) return Invalid("the pipeline is not instantiated");
+Outcome Pipeline::CheckRows(bool trains, int64_t rows) const {
+  if (use_ == Use::kNone) return Invalid("the pipeline is not instantiated");
+  if (trains != (use_ != Use::kInference))
+    return Invalid(trains ? "the pipeline is instantiated for inference" : "the pipeline is instantiated for training");
   if (rows < 0 || rows > max_rows_) return Invalid(fmt::format("{} rows; 0 to {} were instantiated", rows, max_rows_));
-  if (rows == 0) return Plan{};
-  return Choose(chain_, machine_, variants_, rows);
+  return {};
 }
 
-Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, int64_t rows) const {
-  const auto plan = Query(rows);
-  if (!plan) return std::unexpected(plan.error());
-  if (rows == 0) return {};
-  if (x == nullptr || y == nullptr) return Invalid("the input or the output is null");
-  if (!IsAligned(x) || !IsAligned(y)) return Invalid("the input or the output is not aligned to 16 bytes");
-  const auto fits = [](size_t pitch, int columns) {
-    return pitch >= static_cast<size_t>(columns) && pitch <= kMostPitch && pitch % 8 == 0;
-  };
-  if (!fits(x_pitch, chain_.input()) || !fits(y_pitch, chain_.output())) {
-    return Invalid(fmt::format("pitches of {} and {} elements for {} and {} columns: at least as many, multiples of 8",
-                               x_pitch, y_pitch, chain_.input(), chain_.output()));
-  }
-  const Driver& driver = *TheDriver();
-  CUtensorMap x_map;
-  if (const CUresult result = Encode(driver, &x_map, chain_.element, x, x_pitch, static_cast<uint64_t>(rows),
-                                     static_cast<uint64_t>(chain_.input()), kTileRows);
-      result != CUDA_SUCCESS) {
-    return Fail(result, fmt::format("the input: {}", driver.Describe(result)));
-  }
-  const auto kernel = std::ranges::find(kernels_, plan->variant, &Kernel::variant);
-  Parameters parameters;
-  parameters.Append(x_map);
-  for (const CUtensorMap& map : kernel->weights) parameters.Append(map);
-  for (const auto vector : {&LayerOperands::bias, &LayerOperands::scale, &LayerOperands::shift}) {
-    for (const LayerOperands& operands : operands_) parameters.Append(operands.*vector);
-  }
-  parameters.Append(y);
-  parameters.Append(static_cast<long long>(y_pitch));
-  parameters.Append(static_cast<int>(rows));
+std::expected<PlanOf, Failure> Pipeline::Query(int64_t rows) const {
+  if (const Outcome checked = CheckRows(false, rows); !checked) return std::unexpected(checked.error());
+  return PlanFor(0, rows);
+}
 
-  CUlaunchConfig config{};
-  config.gridDimX = static_cast<unsigned>(plan->grid);
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = static_cast<unsigned>(Threads(plan->variant));
-  config.sharedMemBytes = static_cast<unsigned>(SharedBytes(chain_, plan->variant));
-  config.hStream = stream;
-  void* pointers[] = {parameters.Bytes()};
-  if (const CUresult result = driver.launch_kernel_ex(&config, kernel->function, pointers, nullptr);
-      result != CUDA_SUCCESS) {
-    return Fail(result, fmt::format("the launch: {}", driver.Describe(result)));
+std::expected<TrainingPlan, Failure> Pipeline::QueryTraining(int64_t rows) const {
+  if (const Outcome checked = CheckRows(true, rows); !checked) return std::unexpected(checked.error());
+  return TrainingPlan{PlanFor(0, rows), PlanFor(1, rows), SavedBytes(chain_, rows), GradientBytes(chain_, rows)};
+}
+
+PlanOf Pipeline::PlanFor(size_t program, int64_t rows) const {
+  if (rows == 0) return {};
+  const Plan plan = programs_[program]->Choose(rows);
+  return {plan, SharedBytes(programs_[program]->chain(), plan.variant)};
+}
+
+namespace {
+
+// One of a launch's matrices.
+struct Buffer {
+  const char* name;
+  const void* at;
+  size_t pitch;  // elements
+  int columns;
+  int64_t bytes;  // from the first to the last that is used
+  bool is_written;
+};
+
+Buffer Matrix(const char* name, const void* at, size_t pitch, int columns, int64_t rows, bool is_written) {
+  return {name, at, pitch, columns, ((rows - 1) * static_cast<int64_t>(pitch) + columns) * 2, is_written};
+}
+Buffer Piece(const char* name, const void* at, int64_t bytes, bool is_written) {
+  return {name, at, 8, 8, bytes, is_written};
+}
+
+Outcome CheckBuffers(std::span<const Buffer> buffers) {
+  for (const Buffer& one : buffers) {
+    if (one.at == nullptr) return Invalid(fmt::format("{} is null", one.name));
+    if (!IsAligned(one.at)) return Invalid(fmt::format("{} is not aligned to 16 bytes", one.name));
+    if (one.pitch < static_cast<size_t>(one.columns) || one.pitch > kMostPitch || one.pitch % 8 != 0) {
+      return Invalid(fmt::format("a pitch of {} elements for {} columns of {}: at least as many, a multiple of 8",
+                                 one.pitch, one.columns, one.name));
+    }
   }
   return {};
+}
+
+// Rows of both may take turns.
+bool DoOverlap(const Buffer& a, const Buffer& b) {
+  const auto at = reinterpret_cast<uintptr_t>(a.at), of_b = reinterpret_cast<uintptr_t>(b.at);
+  if (at > of_b) return DoOverlap(b, a);
+  if (of_b - at >= static_cast<uintptr_t>(a.bytes)) return false;
+  const uintptr_t behind = (of_b - at) / 2 % a.pitch;
+  const auto columns = [](const Buffer& of) { return static_cast<uintptr_t>(of.columns); };
+  return a.pitch != b.pitch || behind < columns(a) || behind + columns(b) > a.pitch;
+}
+
+Outcome CheckTrained(std::span<const Buffer> buffers) {
+  if (const Outcome checked = CheckBuffers(buffers); !checked) return checked;
+  for (const Buffer& a : buffers) {
+    for (const Buffer& b : buffers) {
+      if (&a < &b && (a.is_written || b.is_written) && DoOverlap(a, b))
+        return Invalid(fmt::format("{} and {} overlap", a.name, b.name));
+    }
+  }
+  return {};
+}
+
+void* At(void* buffer, int64_t bytes) { return static_cast<char*>(buffer) + bytes; }
+
+}  // namespace
+
+Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, int64_t rows) const {
+  if (const Outcome checked = CheckRows(false, rows); !checked || rows == 0) return checked;
+  const Buffer buffers[] = {Matrix("the input", x, x_pitch, chain_.input(), rows, false),
+                            Matrix("the output", y, y_pitch, chain_.output(), rows, true)};
+  if (const Outcome checked = CheckBuffers(buffers); !checked) return checked;
+  return programs_[0]->Launch(stream, {.x = x, .x_pitch = x_pitch, .y = y, .y_pitch = y_pitch}, rows);
+}
+
+Outcome Pipeline::LaunchForward(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, void* saved,
+                                int64_t rows) const {
+  if (const Outcome checked = CheckRows(true, rows); !checked || rows == 0) return checked;
+  const Buffer buffers[] = {Matrix("x", x, x_pitch, chain_.input(), rows, false),
+                            Matrix("y", y, y_pitch, chain_.output(), rows, true),
+                            Piece("saved", saved, SavedBytes(chain_, rows), true)};
+  if (const Outcome checked = CheckTrained(buffers); !checked) return checked;
+  Matrices matrices{.x = x, .x_pitch = x_pitch, .y = y, .y_pitch = y_pitch};
+  for (size_t i = 0; i + 1 < chain_.layers.size(); ++i) {
+    matrices.saved[i] = At(saved, GradientsAt(chain_, i, rows));
+    matrices.masks[i] = At(saved, MaskAt(chain_, i, rows));
+  }
+  return programs_[0]->Launch(stream, matrices, rows);
+}
+
+Outcome Pipeline::LaunchBackward(CUstream stream, const void* dy, size_t dy_pitch, const void* saved, void* dz,
+                                 void* dx, size_t dx_pitch, int64_t rows) const {
+  if (const Outcome checked = CheckRows(true, rows); !checked) return checked;
+  const bool with_dx = use_ == Use::kTrainingWithDx;
+  if (!with_dx && dx != nullptr) return Invalid("dx is not null, and the pipeline is instantiated without");
+  if (rows == 0) return {};
+  const Buffer buffers[] = {
+      Matrix("dy", dy, dy_pitch, chain_.output(), rows, false), Piece("saved", saved, SavedBytes(chain_, rows), false),
+      Piece("dz", dz, GradientBytes(chain_, rows), true), Matrix("dx", dx, dx_pitch, chain_.input(), rows, true)};
+  if (const Outcome checked = CheckTrained(std::span(buffers).first(with_dx ? 4 : 3)); !checked) return checked;
+  Matrices matrices{.x = dy, .x_pitch = dy_pitch, .y = dx, .y_pitch = dx_pitch};
+  if (!with_dx) matrices.y = dz, matrices.y_pitch = static_cast<size_t>(chain_.layers[0].out);
+  for (size_t i = 0; i < programs_[1]->chain().layers.size(); ++i) {
+    const size_t of = WeightsOf(chain_, i);
+    if (of == 0) continue;
+    matrices.saved[i] = At(dz, GradientsAt(chain_, of - 1, rows));
+    matrices.masks[i] = At(const_cast<void*>(saved), MaskAt(chain_, of - 1, rows));
+  }
+  return programs_[1]->Launch(stream, matrices, rows);
 }
 
 }  // namespace tally::pipelines

@@ -1,38 +1,33 @@
-// What stands behind a tally_pipeline: the chain as it is built, then its kernels, and a launch of one of them.
+// What stands behind a tally_pipeline: the chain as it is built, then its kernels, and launches of them.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
 #include <expected>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "pipelines/plan/chain.h"
 #include "pipelines/plan/plan.h"
-#include "pipelines/runtime/driver.h"
+#include "pipelines/runtime/program.h"
 
 namespace tally::pipelines {
 
-struct Failure {
-  CUresult result;
-  std::string sentence;
-};
-using Outcome = std::expected<void, Failure>;
+enum class Use { kNone, kInference, kTraining, kTrainingWithDx };
 
-// Addresses on the GPU.
-struct LayerOperands {
-  const void* weights = nullptr;
-  size_t weights_pitch = 0;  // elements
-  const void* bias = nullptr;
-  const void* scale = nullptr;
-  const void* shift = nullptr;
+struct PlanOf {
+  Plan plan;
+  int shared_bytes = 0;
+};
+struct TrainingPlan {
+  PlanOf forward, backward;
+  int64_t saved_bytes, dz_bytes;
 };
 
 class Pipeline {
  public:
   explicit Pipeline(Element element) { chain_.element = element; }
-  ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -42,34 +37,30 @@ class Pipeline {
   Outcome AddConcat(TakesInput order);
   Outcome AddResidual();
 
-  Outcome Instantiate(int64_t max_rows);
+  Outcome Instantiate(Use use, int64_t max_rows);
+  // As tally/pipelines.h says.
   Outcome Launch(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, int64_t rows) const;
-  std::expected<Plan, Failure> Query(int64_t rows) const;
-  const Chain& chain() const { return chain_; }
+  std::expected<PlanOf, Failure> Query(int64_t rows) const;
+  Outcome LaunchForward(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, void* saved,
+                        int64_t rows) const;
+  Outcome LaunchBackward(CUstream stream, const void* dy, size_t dy_pitch, const void* saved, void* dz, void* dx,
+                         size_t dx_pitch, int64_t rows) const;
+  std::expected<TrainingPlan, Failure> QueryTraining(int64_t rows) const;
 
  private:
-  struct Kernel {
-    Variant variant;
-    CUmodule module = nullptr;
-    CUfunction function = nullptr;
-    std::vector<CUtensorMap> weights;  // of each layer; boxes of one block's part of a panel
-  };
-
   // The last layer, if one more property may be said of it.
   std::expected<Layer*, Failure> Last(const char* what);
-  // What its launches need besides its module.
-  Outcome Prepare(const Driver& driver, Kernel& kernel) const;
-  Outcome EncodeWeights(const Driver& driver, Kernel& kernel) const;
+  static std::expected<Machine, Failure> FindMachine();
+  Outcome CheckRows(bool trains, int64_t rows) const;
+  PlanOf PlanFor(size_t program, int64_t rows) const;
 
   Chain chain_;
   std::vector<LayerOperands> operands_;
   TakesInput next_takes_input_ = TakesInput::kNo;
 
-  CUcontext context_ = nullptr;  // of the current one when it was instantiated; null: not yet
-  Machine machine_;
+  Use use_ = Use::kNone;  // what it is instantiated for
   int64_t max_rows_ = 0;
-  std::vector<Kernel> kernels_;
-  std::vector<Variant> variants_;  // of kernels_
+  std::vector<std::unique_ptr<Program>> programs_;  // of a launch; of a training: forward, backward
 };
 
 }  // namespace tally::pipelines

@@ -7,6 +7,10 @@
 //   shared      rows of the chain's input, one slot a warpgroup; weights: all of them, or a ring of panels
 //   a panel     64 columns of the weights of a layer, rows of 128 bytes, in the layout of 128-byte swizzling
 //
+// Of a training's chain, what leaves each layer but the last goes to memory, too. A backward pass is the same kernel over
+// gradients, layers in reverse. It multiplies with the weights as they lie, so its panels are 64 rows of them, in boxes of
+// 64 columns: right operands of which the columns lie beside each other (`kTransposed`).
+//
 // The left operand of wgmma has, in registers, the same layout as its result: row 16*warp + lane/4 (and 8 further
 // down), columns 8*j + 2*(lane%4) and the next. So nothing moves between threads from layer to layer.
 
@@ -40,18 +44,24 @@ __device__ constexpr int First(int i) {
   if (i == 0 && kIsWide) return kPanelColumns;
   return kLayers[i].out <= kPanelColumns ? kLayers[i].out : CeilDiv(kLayers[i].out, 2 * kPanelColumns) * kPanelColumns;
 }
-__device__ constexpr int MostFirst() {
-  int most = 0;
-  for (int i = 0; i < kNumLayers; ++i) most = First(i) > most ? First(i) : most;
+// Columns of the layer that a panel is for; boxes are whole.
+__device__ constexpr int PanelWidth(int i) {
+  const int width = kStreamed ? First(i) : kLayers[i].out;
+  return kTransposed ? CeilDiv(width, kPanelColumns) * kPanelColumns : width;
+}
+__device__ constexpr uint32_t PanelBytes(int i) { return PanelWidth(i) * kPanelRowBytes; }
+__device__ constexpr uint32_t MostPanelBytes() {
+  uint32_t most = 0;
+  for (int i = 0; i < kNumLayers; ++i) most = PanelBytes(i) > most ? PanelBytes(i) : most;
   return most;
 }
-__device__ constexpr uint32_t PanelBytes(int i) { return (kStreamed ? First(i) : kLayers[i].out) * kPanelRowBytes; }
 __device__ constexpr uint32_t WeightsBefore(int i) {
   uint32_t bytes = 0;
   for (int j = 0; j < i; ++j) bytes += Panels(j) * PanelBytes(j);
   return bytes;
 }
-__device__ constexpr int VectorsOf(int i) { return kLayers[i].out * (kLayers[i].norm == kNoNorm ? 1 : 3); }
+// A backward pass has no bias.
+__device__ constexpr int VectorsOf(int i) { return kTransposed ? 0 : kLayers[i].out * (kLayers[i].norm == kNoNorm ? 1 : 3); }
 __device__ constexpr int VectorsBefore(int i) {
   int floats = 0;
   for (int j = 0; j < i; ++j) floats += VectorsOf(j);
@@ -65,7 +75,7 @@ __device__ constexpr int LastUseOfInput() {
   }
   return last;
 }
-constexpr uint32_t kStageBytes = MostFirst() * kPanelRowBytes;
+constexpr uint32_t kStageBytes = MostPanelBytes();
 constexpr uint32_t kWeightBytes = kStreamed ? kStages * kStageBytes : WeightsBefore(kNumLayers);
 
 // Shared memory: weights, slots, vectors (bias, scale, shift of each layer, fp32), barriers.
@@ -83,6 +93,8 @@ struct Parameters {
   const Element* bias[kNumLayers];   // null: none
   const Element* scale[kNumLayers];  // of the norm
   const Element* shift[kNumLayers];
+  Element* saved[kNumLayers];  // [rows][out]: what leaves a layer that saves
+  uint32_t* masks[kNumLayers];  // of layers that write or apply one; MaskAt
   Element* y;
   long long y_pitch;  // elements
   int rows;
@@ -91,6 +103,7 @@ struct Parameters {
 // Of one thread: the products of a layer, and the left operand of the next.
 struct Sums {
   float of[MostOut() / 2];
+  uint32_t mask[CeilDiv(MostOut(), kPanelColumns)];  // of a layer that applies one
 };
 struct Left {
   uint32_t of[MostOut() / 4];
@@ -160,9 +173,26 @@ __device__ __forceinline__ uint32_t Anew(uint32_t address) {
   asm volatile("" : "+r"(address));
   return address;
 }
-// Of a panel in shared memory: rows of 128 bytes, swizzled, groups of 8 rows 1024 bytes apart.
-__device__ __forceinline__ uint64_t Descriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+// Of what the left operand meets in shared memory: rows of 128 bytes, swizzled, groups of 8 rows 1024 bytes apart.
+__device__ __forceinline__ uint64_t Descriptor(uint32_t address, uint32_t leading_bytes = 16) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading_bytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
+}
+// Of a panel. Transposed: the next 64 columns are one box further on.
+__device__ __forceinline__ uint64_t RightDescriptor(uint32_t address) {
+  return Descriptor(address, kTransposed ? kPanelColumns * kPanelRowBytes : 16);
+}
+// From one product to the next, 16 columns of the left operand: in units of 16 bytes.
+constexpr uint32_t kLeftStep = 2;
+constexpr uint32_t kRightStep = kTransposed ? 16 * kPanelRowBytes >> 4 : kLeftStep;
+// The panel that meets columns `k` on of the left operand, for columns `column` on of the layer.
+template <int kWidth>
+__device__ __forceinline__ void CopyPanel(uint32_t to, const TensorMap& weights, int k, int column, uint32_t barrier) {
+  if constexpr (kTransposed) {
+#pragma unroll
+    for (int box = 0; box < kWidth; box += kPanelColumns) CopyBox(to + box * kPanelRowBytes, weights, column + box, k, barrier);
+  } else {
+    CopyBox(to, weights, k, column, barrier);
+  }
 }
 
 // --- elements --------------------------------------------------------------------------------------------------------
@@ -251,6 +281,7 @@ __device__ __forceinline__ float SumOfQuad(float value) {
 // another, so that it needs no registers.
 template <int kColumns>
 __device__ __forceinline__ void AddBias(float* sums, const Place& at, int before) {
+  if constexpr (kTransposed) return;
   const uint32_t bias = Anew(at.shared) + kVectorsAt + 4 * before + 8 * (at.thread % 4);
 #pragma unroll
   for (int j = 0; j < kColumns / 8; ++j) {
@@ -263,11 +294,31 @@ __device__ __forceinline__ void AddBias(float* sums, const Place& at, int before
 
 __device__ constexpr bool OnlyActivates(const Layer& layer) { return layer.norm == kNoNorm && !layer.residual; }
 
-// Two neighbours of a row, as they leave the layer.
+// A mask has a bit for each value, 0 where a gradient ends: where ReLU gave 0. Of each tile and 64 columns, a word for
+// each thread: bit i is the lower one of what is its Left, number i, and bit 16 + i the other one.
+__device__ __forceinline__ uint32_t* MaskAt(const Parameters& parameters, const Place& at, int layer, int out, int tile) {
+  return parameters.masks[layer] + static_cast<long long>(tile) * CeilDiv(out, kPanelColumns) * kWarpgroupThreads + at.thread;
+}
 template <int I>
-__device__ __forceinline__ uint32_t Leaving(float low, float high) {
+__device__ __forceinline__ void LoadMask(Sums& sums, const Parameters& parameters, const Place& at, int layer, int tile) {
+  if constexpr (kLayers[I].mask != kAppliesMask) return;
+  const uint32_t* const from = MaskAt(parameters, at, layer, kLayers[I].out, tile);
+#pragma unroll
+  for (int w = 0; w < CeilDiv(kLayers[I].out, kPanelColumns); ++w) {
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(sums.mask[w]) : "l"(from + w * kWarpgroupThreads));
+  }
+}
+// Bits 15 and 31, of the halves that are not 0. A NaN is not.
+__device__ __forceinline__ uint32_t BothNotZero(uint32_t packed) {
+  return ((packed & 0x7fff7fffu) + 0x7fff7fffu) & 0x80008000u;
+}
+
+// Two neighbours of a row, number i of a thread's, as they leave the layer.
+template <int I>
+__device__ __forceinline__ uint32_t Leaving(float low, float high, const uint32_t* mask, int i) {
   constexpr Layer kLayer = kLayers[I];
   const uint32_t packed = Pack(low, high);
+  if constexpr (kLayer.mask == kAppliesMask) return packed & (mask[i / 16] >> i % 16 & 0x00010001u) * 0xffffu;
   if constexpr (!OnlyActivates(kLayer) || kLayer.activation == kNoActivation) return packed;
   if constexpr (kLayer.activation == kRelu) return ReluOfBoth(packed);
   return Pack(Activate<kLayer.activation>(Low(packed)), Activate<kLayer.activation>(High(packed)));
@@ -345,29 +396,29 @@ __device__ __forceinline__ void Finish(Sums& sums, const Place& at, int before) 
 }
 
 template <int I, int kColumns>
-__device__ __forceinline__ void ToLeft(const float* sums, uint32_t* left) {
+__device__ __forceinline__ void ToLeft(const float* sums, uint32_t* left, const uint32_t* mask) {
 #pragma unroll
-  for (int i = 0; i < kColumns / 4; ++i) left[i] = Leaving<I>(sums[2 * i], sums[2 * i + 1]);
+  for (int i = 0; i < kColumns / 4; ++i) left[i] = Leaving<I>(sums[2 * i], sums[2 * i + 1], mask, i);
 }
 
-// The four threads that share a row give each other 16 bytes of it, so that each writes such a piece.
-template <int kFrom, int kTo>
-__device__ __forceinline__ void Store(const Sums& sums, const Parameters& parameters, const Place& at, int tile) {
+// Columns kFrom to kTo of a tile, of which a thread has packed(i): two neighbours, as in Left. The four threads that share
+// a row give each other 16 bytes of it, so that each writes such a piece.
+template <int kFrom, int kTo, typename Packed>
+__device__ __forceinline__ void StoreTile(Element* matrix, long long pitch, const Parameters& parameters, const Place& at, int tile,
+                                          Packed packed) {
   const int quad = at.thread % 4;
   const long long row = static_cast<long long>(tile) * kRows + at.thread / 32 * 16 + at.thread % 32 / 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const bool inside = row + 8 * half < parameters.rows;
-    Element* const to = parameters.y + (row + 8 * half) * parameters.y_pitch;
+    Element* const to = matrix + (row + 8 * half) * pitch;
 #pragma unroll
     for (int j = kFrom / 8; j < kTo / 8; j += 4) {
       // Piece j + q of the row goes to thread q; at[i] is what this thread has of piece j + i.
       uint32_t have[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        have[i] = j + i < kTo / 8 ? Leaving<kNumLayers - 1>(sums.of[4 * (j + i < kTo / 8 ? j + i : j) + 2 * half],
-                                          sums.of[4 * (j + i < kTo / 8 ? j + i : j) + 2 * half + 1])
-                                   : 0u;
+        have[i] = j + i < kTo / 8 ? packed(2 * (j + i < kTo / 8 ? j + i : j) + half) : 0u;
       }
       // A transposition of 4 by 4 over the quad: first pairs two apart, then neighbours.
       const bool upper = quad & 2, odd = quad & 1;
@@ -387,6 +438,34 @@ __device__ __forceinline__ void Store(const Sums& sums, const Parameters& parame
   }
 }
 
+// Of the last layer.
+template <int kFrom, int kTo>
+__device__ __forceinline__ void Store(const Sums& sums, const Parameters& parameters, const Place& at, int tile) {
+  StoreTile<kFrom, kTo>(parameters.y, parameters.y_pitch, parameters, at, tile, [&](int i) {
+    return Leaving<kNumLayers - 1>(sums.of[2 * i], sums.of[2 * i + 1], sums.mask, i);
+  });
+}
+// What leaves another one, `layer`, which is alike to I: for the backward pass.
+template <int I, int kFrom, int kTo>
+__device__ __forceinline__ void Save(const Left& left, const Parameters& parameters, const Place& at, int layer, int tile) {
+  constexpr Layer kLayer = kLayers[I];
+  if constexpr (kLayer.saves) {
+    StoreTile<kFrom, kTo>(parameters.saved[layer], kLayer.out, parameters, at, tile, [&](int i) { return left.of[i]; });
+  }
+  if constexpr (kLayer.mask == kWritesMask) {
+    uint32_t* const to = MaskAt(parameters, at, layer, kLayer.out, tile);
+#pragma unroll
+    for (int w = kFrom / kPanelColumns; w < CeilDiv(kTo, kPanelColumns); ++w) {
+      uint32_t word = 0;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        if (16 * w + i < kTo / 4) word |= BothNotZero(left.of[16 * w + i]) >> (15 - i);
+      }
+      to[w * kWarpgroupThreads] = word;
+    }
+  }
+}
+
 __device__ __forceinline__ void FetchRows(const Parameters& parameters, const Place& at, uint32_t barrier, int tile) {
   ExpectBytes(barrier, kSlotBytes);
 #pragma unroll
@@ -401,6 +480,7 @@ __device__ __forceinline__ void AwaitWarpgroup(int warpgroup) {
 
 template <int I>
 __device__ __forceinline__ void LoadVectors(const Parameters& parameters, float* vectors) {
+  if constexpr (kTransposed) return;
   constexpr Layer kLayer = kLayers[I];
   float* const to = vectors + VectorsBefore(I);
   for (int i = threadIdx.x; i < kLayer.out; i += kComputeThreads) {

@@ -10,30 +10,32 @@ __device__ constexpr int ColumnOf(int i, int panel) {
                                  : kLayers[i].input_at + (panel - HiddenPanels(i)) * kPanelColumns;
 }
 
-// The products of layer I from its panel kPanel on: sums[4*j ..] are columns 8*j.. of this thread's two rows.
+// The products of layer I from its panel kPanel on: sums[4*j ..] are columns 8*j.. of this thread's two rows. Meanwhile
+// what they take, `left`, is saved.
 template <int I, int kPanel>
-__device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Place& at) {
+__device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Parameters& parameters, const Place& at, int tile) {
   constexpr bool kOfInput = I == 0 || kPanel >= HiddenPanels(I);
   constexpr int p = kOfInput && I != 0 ? kPanel - HiddenPanels(I) : kPanel;
   constexpr int kColumns = kOfInput ? kInput : kLayers[I].hidden;
   constexpr int kSteps = CeilDiv(kColumns, 16) - 4 * p < 4 ? CeilDiv(kColumns, 16) - 4 * p : 4;
-  const uint64_t right = Descriptor(Anew(at.shared) + WeightsBefore(I) + kPanel * PanelBytes(I));
+  const uint64_t right = RightDescriptor(Anew(at.shared) + WeightsBefore(I) + kPanel * PanelBytes(I));
   const uint64_t rows = Descriptor(Anew(at.slot) + p * kXPanelBytes);
   Pin<kLayers[I].out / 2>(sums.of);
   BeginProducts();
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
     if constexpr (kOfInput) {
-      Product<kLayers[I].out>(sums.of, rows + 2 * k, right + 2 * k, kPanel != 0 || k != 0);
+      Product<kLayers[I].out>(sums.of, rows + kLeftStep * k, right + kRightStep * k, kPanel != 0 || k != 0);
     } else {
       const uint32_t* const l = left.of + 4 * (4 * p + k);
-      Product<kLayers[I].out>(sums.of, l[0], l[1], l[2], l[3], right + 2 * k, kPanel != 0 || k != 0);
+      Product<kLayers[I].out>(sums.of, l[0], l[1], l[2], l[3], right + kRightStep * k, kPanel != 0 || k != 0);
     }
   }
   CommitProducts();
   if constexpr (kPanel + 1 < Panels(I)) {
-    Multiply<I, kPanel + 1>(sums, left, at);
+    Multiply<I, kPanel + 1>(sums, left, parameters, at, tile);
   } else {
+    if constexpr (I > 0) Save<I - 1, 0, kLayers[I - 1].out>(left, parameters, at, I - 1, tile);
     AwaitProducts<0>();
     Pin<kLayers[I].out / 2>(sums.of);
   }
@@ -43,7 +45,8 @@ template <int I>
 __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters& parameters, const Place& at, int warpgroup,
                                         int tile, int next_tile, int tiles) {
   constexpr int kOut = kLayers[I].out;
-  Multiply<I, 0>(sums, left, at);
+  LoadMask<I>(sums, parameters, at, I, tile);
+  Multiply<I, 0>(sums, left, parameters, at, tile);
   AddBias<kOut>(sums.of, at, VectorsBefore(I));
   Finish<I>(sums, at, VectorsBefore(I));
   if constexpr (I == LastUseOfInput()) {
@@ -52,7 +55,7 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
     if (at.thread == 0 && next_tile < tiles) FetchRows(parameters, at, RowsHere(at, warpgroup), next_tile);
   }
   if constexpr (I + 1 < kNumLayers) {
-    ToLeft<I, kOut>(sums.of, left.of);
+    ToLeft<I, kOut>(sums.of, left.of, sums.mask);
     Pin<kOut / 4>(left.of);
     RunFrom<I + 1>(sums, left, parameters, at, warpgroup, tile, next_tile, tiles);
   } else {
@@ -64,7 +67,8 @@ template <int I>
 __device__ __forceinline__ void FetchWeights(const Parameters& parameters, const Place& at) {
 #pragma unroll
   for (int panel = 0; panel < Panels(I); ++panel) {
-    CopyBox(at.shared + WeightsBefore(I) + panel * PanelBytes(I), parameters.weights[I], ColumnOf(I, panel), 0, Full(at, 0));
+    CopyPanel<PanelWidth(I)>(at.shared + WeightsBefore(I) + panel * PanelBytes(I), parameters.weights[I], ColumnOf(I, panel), 0,
+                             Full(at, 0));
   }
   if constexpr (I + 1 < kNumLayers) FetchWeights<I + 1>(parameters, at);
 }

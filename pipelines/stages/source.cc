@@ -27,11 +27,14 @@ struct Element {
 };
 enum { kNoActivation, kRelu, kGelu, kGeluTanh, kSilu };
 enum { kNoNorm, kLayerNorm, kRmsNorm };
+enum { kNoMask, kWritesMask, kAppliesMask };
 struct Layer {
   int hidden, out, activation, norm;
   float epsilon;
   bool takes_input, residual;
   int hidden_at, input_at;  // columns of the weights
+  bool saves;               // what leaves it goes to memory, too
+  int mask;                 // of what leaves it
 };
 template <int kOut>
 __device__ void Product(float* sums, uint64_t rows, uint64_t right, int keep);
@@ -42,13 +45,14 @@ __device__ void Product(float* sums, uint32_t a, uint32_t b, uint32_t c, uint32_
 std::string LayerRow(const Chain& chain, const Layer& layer) {
   const bool takes_input = layer.takes_input != TakesInput::kNo;
   const bool input_first = layer.takes_input == TakesInput::kFirst;
-  return fmt::format("    {{{}, {}, {}, {}, {:e}f, {}, {}, {}, {}}},\n", layer.hidden, layer.out,
+  return fmt::format("    {{{}, {}, {}, {}, {:e}f, {}, {}, {}, {}, {}, {}}},\n", layer.hidden, layer.out,
                      static_cast<int>(layer.activation), static_cast<int>(layer.norm), layer.epsilon, takes_input,
-                     layer.residual, input_first ? chain.input() : 0, takes_input && !input_first ? layer.hidden : 0);
+                     layer.residual, input_first ? chain.input() : 0, takes_input && !input_first ? layer.hidden : 0,
+                     layer.saves, static_cast<int>(layer.mask));
 }
 
 // One instruction names all of a thread's sums, so each width needs an overload of its own.
-std::string Product(int out, std::string_view element, bool from_registers) {
+std::string Product(int out, std::string_view element, bool from_registers, bool transposed) {
   const int sums = out / 2;
   std::string names, operands;
   for (int i = 0; i < sums; ++i) {
@@ -62,12 +66,12 @@ std::string Product(int out, std::string_view element, bool from_registers) {
       "template <>\n"
       "__device__ __forceinline__ void Product<{}>(float* sums, {}, uint64_t right, int keep) {{\n"
       "  asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, p, 1, 1, 0{};\\n}}\"\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, p, 1, 1{}, {};\\n}}\"\n"
       "               : {}\n"
       "               : {}, \"l\"(right), \"r\"(keep));\n"
       "}}\n",
       out, from_registers ? "uint32_t a, uint32_t b, uint32_t c, uint32_t d" : "uint64_t rows", right + 1, out, element,
-      element, names, left, right, from_registers ? "" : ", 0", operands,
+      element, names, left, right, from_registers ? "" : ", 0", transposed ? 1 : 0, operands,
       from_registers ? "\"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d)" : "\"l\"(rows)");
 }
 
@@ -79,8 +83,9 @@ std::string KernelSource(const Chain& chain, const Variant& variant) {
   source += kTypes;
   source += "constexpr Layer kLayers[] = {\n";
   for (const Layer& layer : chain.layers) source += LayerRow(chain, layer);
-  source += fmt::format("}};\nconstexpr int kWarpgroups = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
-                        variant.warpgroups, variant.stages, !variant.resident);
+  source += fmt::format(
+      "}};\nconstexpr int kWarpgroups = {}, kStages = {};\nconstexpr bool kStreamed = {}, kTransposed = {};\n",
+      variant.warpgroups, variant.stages, !variant.resident, chain.transposed);
   std::set<int> widths;
   for (const Layer& layer : chain.layers) {
     const int first = variant.resident ? layer.out : FirstHalf(layer);
@@ -88,8 +93,8 @@ std::string KernelSource(const Chain& chain, const Variant& variant) {
     if (first < layer.out) widths.insert(layer.out - first);
   }
   for (const int width : widths) {
-    source += Product(width, bf16 ? "bf16" : "f16", false);
-    source += Product(width, bf16 ? "bf16" : "f16", true);
+    for (const bool from_registers : {false, true})
+      source += Product(width, bf16 ? "bf16" : "f16", from_registers, chain.transposed);
   }
   source += kCommon;
   source += variant.resident ? kResident : kStreamed;

@@ -28,7 +28,7 @@ __device__ constexpr bool IsPending(int i) {
 }
 __device__ constexpr bool AreAlike(const Layer& a, const Layer& b) {
   return a.hidden == b.hidden && a.out == b.out && a.activation == b.activation && a.norm == b.norm && a.epsilon == b.epsilon &&
-         !a.takes_input && !b.takes_input && !a.residual && !b.residual;
+         a.saves == b.saves && a.mask == b.mask && !a.takes_input && !b.takes_input && !a.residual && !b.residual;
 }
 // Panels of its first half that are multiplied while the second half of the layer before is finished.
 __device__ constexpr int Early(int i) { return IsPending(i - 1) ? First(i - 1) / kPanelColumns : 0; }
@@ -55,12 +55,14 @@ struct Ring {
 
 // --- filling the ring ------------------------------------------------------------------------------------------------
 
-// Rows `row` on of the weights, and columns `column` on, into the next place. What is outside of them is read as zero.
-__device__ __forceinline__ void FetchPanel(const TensorMap& weights, const Place& at, Ring& ring, int column, int row, uint32_t bytes) {
+// The panel of a layer like I that meets columns `k` on of the left operand, for columns `column` on of the layer, into the
+// next place. What is outside of the weights is read as zero.
+template <int I>
+__device__ __forceinline__ void FetchPanel(const TensorMap& weights, const Place& at, Ring& ring, int k, int column) {
   const uint32_t barrier = Full(at, ring.stage);
   Wait(Empty(at, ring.stage), ring.parity ^ 1);
-  ExpectBytes(barrier, bytes);
-  CopyBox(at.shared + ring.stage * kStageBytes, weights, column, row, barrier);
+  ExpectBytes(barrier, PanelBytes(I));
+  CopyPanel<PanelWidth(I)>(at.shared + ring.stage * kStageBytes, weights, k, column, barrier);
   ring.Next();
 }
 
@@ -75,9 +77,9 @@ __device__ __forceinline__ void FetchFrom(const Parameters& parameters, const Pl
     for (int half = 0; half < Halves(I); ++half) {
 #pragma unroll 1
       for (int panel = 0; panel < PanelsOfHalf(I); ++panel) {
-        const int column = I == 0 || panel < HiddenPanels(I) ? kLayer.hidden_at + panel * kPanelColumns
+        const int k = I == 0 || panel < HiddenPanels(I) ? kLayer.hidden_at + panel * kPanelColumns
                                                              : kLayer.input_at + (panel - HiddenPanels(I)) * kPanelColumns;
-        FetchPanel(parameters.weights[layer], at, ring, column, half * First(I), PanelBytes(I));
+        FetchPanel<I>(parameters.weights[layer], at, ring, k, half * First(I));
       }
     }
   }
@@ -110,17 +112,17 @@ __device__ __forceinline__ void Retire(const Place& at, Progress& progress) {
 template <int kOut, int kSteps, bool kOfInput>
 __device__ __forceinline__ void MultiplyPanel(float* sums, const uint32_t* left, int of_input, bool is_first, const Place& at,
                                               Progress& progress) {
-  const uint64_t right = Descriptor(Anew(at.shared) + progress.next.stage * kStageBytes);
+  const uint64_t right = RightDescriptor(Anew(at.shared) + progress.next.stage * kStageBytes);
   const uint64_t rows = Descriptor(Anew(at.slot) + of_input * kXPanelBytes);
   Wait(Full(at, progress.next.stage), progress.next.parity);
   BeginProducts();
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
     if constexpr (kOfInput) {
-      Product<kOut>(sums, rows + 2 * k, right + 2 * k, !is_first || k != 0);
+      Product<kOut>(sums, rows + kLeftStep * k, right + kRightStep * k, !is_first || k != 0);
     } else {
       const uint32_t* const l = left + 4 * k;
-      Product<kOut>(sums, l[0], l[1], l[2], l[3], right + 2 * k, !is_first || k != 0);
+      Product<kOut>(sums, l[0], l[1], l[2], l[3], right + kRightStep * k, !is_first || k != 0);
     }
   }
   CommitProducts();
@@ -158,12 +160,13 @@ __device__ __forceinline__ void AfterProducts(const Parameters& parameters, cons
 // What layer I does to columns kFrom to kTo of its products, which are done.
 template <int I, int kFrom, int kTo>
 __device__ __forceinline__ void Leave(Sums& sums, Left& left, const Parameters& parameters, const Place& at,
-                                      const Progress& progress, int before) {
+                                      const Progress& progress, int layer, int before) {
   Pin<(kTo - kFrom) / 2>(sums.of + kFrom / 2);
   AddBias<kTo - kFrom>(sums.of + kFrom / 2, at, before + kFrom);
   if constexpr (I + 1 < kNumLayers) {
-    ToLeft<I, kTo - kFrom>(sums.of + kFrom / 2, left.of + kFrom / 4);
+    ToLeft<I, kTo - kFrom>(sums.of + kFrom / 2, left.of + kFrom / 4, sums.mask + kFrom / kPanelColumns);
     Pin<(kTo - kFrom) / 4>(left.of + kFrom / 4);
+    if (progress.tile < progress.tiles) Save<I, kFrom, kTo>(left, parameters, at, layer, progress.tile);
   } else {
     if (progress.tile < progress.tiles) Store<kFrom, kTo>(sums, parameters, at, progress.tile);
   }
@@ -176,7 +179,7 @@ __device__ __forceinline__ void End(Sums& sums, Left& left, const Parameters& pa
   constexpr Layer kLayer = kLayers[I];
   if constexpr (OnlyActivates(kLayer) && Halves(I) == 2) {
     Retire<Least(kOthers, kInFlight)>(at, progress);
-    Leave<I, 0, First(I)>(sums, left, parameters, at, progress, before);
+    Leave<I, 0, First(I)>(sums, left, parameters, at, progress, layer, before);
     if constexpr (IsPending(I)) {
       Multiply<I + 1, 0, 0, Early(I + 1)>(sums, left, at, progress);
       Retire<Least(Early(I + 1), kInFlight)>(at, progress);
@@ -184,7 +187,7 @@ __device__ __forceinline__ void End(Sums& sums, Left& left, const Parameters& pa
       Retire<0>(at, progress);
     }
     AfterProducts<I>(parameters, at, progress, layer);
-    Leave<I, First(I), kLayer.out>(sums, left, parameters, at, progress, before);
+    Leave<I, First(I), kLayer.out>(sums, left, parameters, at, progress, layer, before);
   } else {
     Retire<0>(at, progress);
     Pin<kLayer.out / 2>(sums.of);
@@ -192,8 +195,9 @@ __device__ __forceinline__ void End(Sums& sums, Left& left, const Parameters& pa
     Finish<I>(sums, at, before);
     AfterProducts<I>(parameters, at, progress, layer);
     if constexpr (I + 1 < kNumLayers) {
-      ToLeft<I, kLayer.out>(sums.of, left.of);
+      ToLeft<I, kLayer.out>(sums.of, left.of, sums.mask);
       Pin<kLayer.out / 4>(left.of);
+      if (progress.tile < progress.tiles) Save<I, 0, kLayer.out>(left, parameters, at, layer, progress.tile);
     } else {
       if (progress.tile < progress.tiles) Store<0, kLayer.out>(sums, parameters, at, progress.tile);
     }
@@ -205,6 +209,7 @@ template <int I>
 __device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
                                     int layer, int before) {
   constexpr int kAll = PanelsOfHalf(I);
+  if (progress.tile < progress.tiles) LoadMask<I>(sums, parameters, at, layer, progress.tile);
   Multiply<I, 0, Early(I), kAll>(sums, left, at, progress);
   if constexpr (Halves(I) == 2) Multiply<I, 1, 0, kAll>(sums, left, at, progress);
   // Not those that read what the first half overwrites.
@@ -232,13 +237,13 @@ __device__ __forceinline__ void FetchWide(const Parameters& parameters, const Pl
     if (chunk < kChunks) {
 #pragma unroll 1
       for (int panel = 0; panel < kXPanels; ++panel) {
-        FetchPanel(parameters.weights[0], at, ring, panel * kPanelColumns, chunk * kPanelColumns, PanelBytes(0));
+        FetchPanel<0>(parameters.weights[0], at, ring, panel * kPanelColumns, chunk * kPanelColumns);
       }
     }
     if (chunk > 0) {
 #pragma unroll 1
       for (int half = 0; half < Halves(1); ++half) {
-        FetchPanel(parameters.weights[1], at, ring, (chunk - 1) * kPanelColumns, half * First(1), PanelBytes(1));
+        FetchPanel<1>(parameters.weights[1], at, ring, (chunk - 1) * kPanelColumns, half * First(1));
       }
     }
   }
@@ -254,7 +259,7 @@ template <int kOdd>
 __device__ __forceinline__ void FinishChunk(Chunk& chunk, const Place& at, int number) {
   Pin<kPanelColumns / 2>(chunk.sums);
   AddBias<kPanelColumns>(chunk.sums, at, number * kPanelColumns);
-  ToLeft<0, kPanelColumns>(chunk.sums, chunk.left[kOdd]);
+  ToLeft<0, kPanelColumns>(chunk.sums, chunk.left[kOdd], nullptr);
   Pin<kPanelColumns / 4>(chunk.left[kOdd]);
 }
 

@@ -318,9 +318,9 @@ TEST(PipelineChains, WhatCannotBeLaunchedIsASentenceAndLaunchesNothing) {
   ExpectRefused(launch(nullptr, 32, out, 32, 100), pipeline.get(), "is null");
   ExpectRefused(launch(x, 32, nullptr, 32, 100), pipeline.get(), "is null");
   ExpectRefused(launch(x + 2, 32, out, 32, 100), pipeline.get(), "not aligned to 16 bytes");
-  ExpectRefused(launch(x, 24, out, 32, 100), pipeline.get(), "pitches of 24 and 32");
-  ExpectRefused(launch(x, 32, out, 36, 100), pipeline.get(), "pitches of 32 and 36");
-  ExpectRefused(launch(x, SIZE_MAX / 2, out, 32, 100), pipeline.get(), "pitches of");
+  ExpectRefused(launch(x, 24, out, 32, 100), pipeline.get(), "a pitch of 24 elements for 32 columns of the input");
+  ExpectRefused(launch(x, 32, out, 36, 100), pipeline.get(), "a pitch of 36 elements for 32 columns of the output");
+  ExpectRefused(launch(x, SIZE_MAX / 2, out, 32, 100), pipeline.get(), "a pitch of");
   ASSERT_EQ(gpu.Synchronize(), CUDA_SUCCESS);
   gpu.Read(y.data(), out, 2 * y.size());
   for (const uint16_t value : y) ASSERT_EQ(value, 0xabcd);

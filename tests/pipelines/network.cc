@@ -142,6 +142,25 @@ std::vector<NetworkLayer> Network::RandomLargeLayers(std::mt19937& random) {
   return layers;
 }
 
+std::vector<NetworkLayer> Network::RandomTrainedLayers(std::mt19937& random, bool is_large) {
+  const auto below = [&](uint32_t n) { return static_cast<int>(random() % n); };
+  constexpr int kSharedElements = 232'448 / 2;
+  std::vector<NetworkLayer> layers;
+  int hidden = 16 * (1 + below(is_large ? 16 : 9)), elements = 0;
+  while (is_large ? elements < kSharedElements : layers.size() < 2 || (layers.size() < 4 && below(2) != 0)) {
+    const int out = is_large && below(2) == 0 ? 128 * (1 + below(2)) : 16 * (1 + below(is_large ? 16 : 9));
+    NetworkLayer layer{.in = hidden, .out = out, .has_bias = below(3) != 0};
+    if (below(4) != 0) layer.activation = TALLY_PIPELINE_RELU;
+    for (int alike = is_large && below(2) == 0 ? 3 : 1; alike > 0; --alike) {
+      layers.push_back(layer);
+      elements += layer.in * layer.out;
+      layer.in = hidden = layer.out;
+    }
+  }
+  layers.back().activation = 0;
+  return layers;
+}
+
 std::string Network::Describe() const {
   std::string text = dtype_ == TALLY_PIPELINE_BF16 ? "bf16" : "fp16";
   for (const NetworkLayer& layer : layers_) {
@@ -175,15 +194,16 @@ tally_pipeline* Network::Build() const {
   return pipeline;
 }
 
-std::vector<uint16_t> Network::RandomRows(int64_t rows, uint32_t seed) const {
+std::vector<uint16_t> Network::RandomValues(int64_t count, uint32_t seed) const {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
-  std::vector<uint16_t> x(static_cast<size_t>(rows * input()));
+  std::vector<uint16_t> x(static_cast<size_t>(count));
   for (uint16_t& value : x) value = Encode(normal(random));
   return x;
 }
 
-std::vector<double> Network::Reference(const uint16_t* row) const {
+std::vector<std::vector<double>> Network::Reference(const uint16_t* row) const {
+  std::vector<std::vector<double>> all;
   std::vector<double> x(static_cast<size_t>(input()));
   for (size_t c = 0; c < x.size(); ++c) x[c] = Decode(row[c]);
   std::vector<double> hidden = x;
@@ -217,23 +237,48 @@ std::vector<double> Network::Reference(const uint16_t* row) const {
     if (layer.residual)
       for (size_t r = 0; r < hidden.size(); ++r) hidden[r] = Round(hidden[r]) + x[r];
     for (double& value : hidden) value = Round(value);
+    all.push_back(hidden);
   }
-  return hidden;
+  return all;
+}
+
+std::vector<std::vector<double>> Network::Gradients(const std::vector<std::vector<double>>& given,
+                                                    const uint16_t* dy) const {
+  std::vector<double> gradient(static_cast<size_t>(output()));
+  for (size_t c = 0; c < gradient.size(); ++c) gradient[c] = Decode(dy[c]);
+  std::vector<std::vector<double>> all(layers_.size());
+  for (size_t i = layers_.size(); i-- > 0;) {
+    std::vector<double> sums(static_cast<size_t>(layers_[i].in));
+    for (size_t r = 0; r < gradient.size(); ++r) {
+      const uint16_t* weights = operands_[i].weights.data() + r * static_cast<size_t>(PitchOf(layers_[i]));
+      for (size_t c = 0; c < sums.size(); ++c) sums[c] += Decode(weights[c]) * gradient[r];
+    }
+    for (size_t c = 0; c < sums.size(); ++c) {
+      // Not where a value is no number: there nothing was cut off.
+      const bool ends = i > 0 && layers_[i - 1].activation != 0 && given[i - 1][c] <= 0;
+      sums[c] = ends ? 0 : Round(sums[c]);
+    }
+    all[i] = gradient = sums;
+  }
+  return all;
+}
+
+void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row) {
+  const double relative = network.Encode(1) == 0x3f80 ? 0.04 : 0.01;
+  double squares = 0;
+  for (const double value : expected) squares += value * value / static_cast<double>(expected.size());
+  const double allowed = relative * std::sqrt(squares) + 1e-6;
+  for (size_t c = 0; c < expected.size(); ++c)
+    ASSERT_NEAR(network.Decode(row[c]), expected[c], allowed + relative * std::fabs(expected[c])) << "column " << c;
 }
 
 void Compare(const Network& network, const std::vector<uint16_t>& x, size_t x_pitch, const std::vector<uint16_t>& y,
              size_t y_pitch, int64_t rows) {
-  const bool is_bf16 = network.Encode(1) == 0x3f80;
-  const double relative = is_bf16 ? 0.04 : 0.01;
   for (int64_t row = 0; row < rows; ++row) {
-    const auto expected = network.Reference(x.data() + static_cast<size_t>(row) * x_pitch);
-    double squares = 0;
-    for (const double value : expected) squares += value * value / static_cast<double>(expected.size());
-    const double allowed = relative * std::sqrt(squares) + 1e-6;
-    for (size_t c = 0; c < expected.size(); ++c) {
-      const double value = network.Decode(y[static_cast<size_t>(row) * y_pitch + c]);
-      ASSERT_NEAR(value, expected[c], allowed + relative * std::fabs(expected[c])) << "row " << row << " column " << c;
-    }
+    SCOPED_TRACE(testing::Message() << "row " << row);
+    const auto expected = network.Reference(x.data() + static_cast<size_t>(row) * x_pitch).back();
+    CompareRow(network, expected, y.data() + static_cast<size_t>(row) * y_pitch);
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
 

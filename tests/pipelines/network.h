@@ -30,6 +30,9 @@ class Network {
   // One whose weights do not fit into shared memory; some layers are alike.
   static std::vector<NetworkLayer> RandomLargeLayers(std::mt19937& random);
 
+  // One that has a backward pass, with widths of all kinds; so large that it does not fit into shared memory, or not.
+  static std::vector<NetworkLayer> RandomTrainedLayers(std::mt19937& random, bool is_large);
+
   // Not instantiated; the caller destroys it.
   tally_pipeline* Build() const;
   // New values at the same addresses.
@@ -37,12 +40,17 @@ class Network {
 
   int input() const { return layers_.front().in; }
   int output() const { return layers_.back().out; }
+  const std::vector<NetworkLayer>& layers() const { return layers_; }
   std::string Describe() const;
 
   // Values as stored: 16 bits each.
-  std::vector<uint16_t> RandomRows(int64_t rows, uint32_t seed) const;
-  // Of one row.
-  std::vector<double> Reference(const uint16_t* row) const;
+  std::vector<uint16_t> RandomRows(int64_t rows, uint32_t seed) const { return RandomValues(rows * input(), seed); }
+  std::vector<uint16_t> RandomValues(int64_t count, uint32_t seed) const;
+  // What leaves each layer, of one row.
+  std::vector<std::vector<double>> Reference(const uint16_t* row) const;
+  // Of one row: the gradient of each layer's input, as it leaves the layer before; of the first one the row's. `given`:
+  // what leaves each layer but the last. Of chains that have a backward pass.
+  std::vector<std::vector<double>> Gradients(const std::vector<std::vector<double>>& given, const uint16_t* dy) const;
   double Decode(uint16_t bits) const;
   uint16_t Encode(double value) const;
 
@@ -72,6 +80,8 @@ struct LaunchShape {
 };
 std::vector<uint16_t> LaunchAndCompare(Gpu& gpu, const Network& network, const tally_pipeline* pipeline,
                                        const LaunchShape& shape, uint32_t seed);
+// As near as the roundings between layers allow.
+void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row);
 // Every element of `rows` rows `y` (pitch `y_pitch`) against the reference of `x`.
 void Compare(const Network& network, const std::vector<uint16_t>& x, size_t x_pitch, const std::vector<uint16_t>& y,
              size_t y_pitch, int64_t rows);

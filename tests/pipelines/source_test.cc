@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "pipelines/plan/training.h"
 #include "pipelines/runtime/compiler.h"
 
 namespace tally::pipelines {
@@ -31,6 +32,12 @@ std::vector<Chain> Corpus() {
   chains[3].layers[1].residual = true;
   chains[3].layers[1].takes_input = TakesInput::kLast;
   chains[4].layers = {Linear(16, 512), Linear(512, 256), Linear(256, 64)};
+  Chain trained, large;
+  trained.layers = {Linear(80, 48), Linear(48, 144, Activation::kNone), Linear(144, 16, Activation::kNone)};
+  large.layers = {Linear(256, 256), Linear(256, 256), Linear(256, 208, Activation::kNone)};
+  for (const Chain& chain : {trained, large}) {
+    for (const Chain& pass : {Forward(chain), Backward(chain, true), Backward(chain, false)}) chains.push_back(pass);
+  }
   return chains;
 }
 

@@ -23,6 +23,10 @@ _ARGUMENTS = {  # behind the pipeline
     "Instantiate": (_ROWS,),
     "Launch": (_POINTER, _POINTER, _SIZE, _POINTER, _SIZE, _ROWS),
     "Query": (_ROWS, _POINTER),
+    "InstantiateTraining": (_ROWS, _INT),
+    "LaunchForward": (_POINTER, _POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _ROWS),
+    "LaunchBackward": (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER, _POINTER, _SIZE, _ROWS),
+    "QueryTraining": (_ROWS, _POINTER),
 }
 
 
@@ -49,6 +53,17 @@ class Plan(ctypes.Structure):
         weights = "weights resident" if self.weights_resident else \
             f"weights streamed through {self.stages} places"
         return f"{weights}, {self.warpgroups} warpgroups a block, {self.shared_bytes >> 10} KiB shared"
+
+
+class Training(ctypes.Structure):
+    _fields_ = [("forward", Plan), ("backward", Plan), ("saved_bytes", ctypes.c_int64), ("dz_bytes", ctypes.c_int64)]
+
+    @property
+    def predicted_us(self):
+        return self.forward.predicted_us + self.backward.predicted_us
+
+    def __str__(self):
+        return f"forward: {self.forward}; backward: {self.backward}"
 
 
 def candidates():
@@ -94,9 +109,10 @@ class Pipeline:
 
     `address` and `pitch` give those of an operand by its name, in the GPU's memory; who has that keeps it. Building is
     one thread's, launching any's. Raises Refused, or PipelineError. The pipeline lives until close().
+    `with_dx`: None for inference; for training, whether the input's gradient is wanted of it.
     """
 
-    def __init__(self, chain, address, pitch, max_rows):
+    def __init__(self, chain, address, pitch, max_rows, with_dx=None):
         self._library = load()
         self._handle = self._library.tallyPipelineCreate(_DTYPES[chain.dtype])
         if not self._handle:
@@ -104,7 +120,10 @@ class Pipeline:
         try:
             for layer in chain.layers:
                 self._add(layer, address, pitch)
-            self._call("Instantiate", max_rows)
+            if with_dx is None:
+                self._call("Instantiate", max_rows)
+            else:
+                self._call("InstantiateTraining", max_rows, with_dx)
         except BaseException:
             self.close()
             raise
@@ -127,10 +146,22 @@ class Pipeline:
         """Addresses and a stream's handle; asynchronous, may be captured."""
         self._call("Launch", stream, x, x_pitch, y, y_pitch, rows)
 
+    def launch_forward(self, stream, x, x_pitch, y, y_pitch, saved, rows):
+        self._call("LaunchForward", stream, x, x_pitch, y, y_pitch, saved, rows)
+
+    def launch_backward(self, stream, dy, dy_pitch, saved, dz, dx, dx_pitch, rows):
+        """`dx`: None of a pipeline without."""
+        self._call("LaunchBackward", stream, dy, dy_pitch, saved, dz, dx, dx_pitch, rows)
+
     def plan(self, rows):
         plan = Plan()
         self._call("Query", rows, ctypes.byref(plan))
         return plan
+
+    def plan_training(self, rows):
+        training = Training()
+        self._call("QueryTraining", rows, ctypes.byref(training))
+        return training
 
     def close(self):
         """Launches have ended. Twice is fine."""
