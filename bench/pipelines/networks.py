@@ -1,5 +1,6 @@
-"""The networks that bench/pipelines/nets.py measures: made of narrow layers and what stands between them in practice."""
+"""The networks that nets.py and trainings.py of bench/pipelines measure: made of narrow layers and what stands between them in practice."""
 import dataclasses
+import functools
 import typing
 
 
@@ -18,8 +19,8 @@ def _mlp(torch, *widths, norm=False):
     return torch.nn.Sequential(*layers[:-1], *([torch.nn.LayerNorm(widths[-1])] if norm else []))
 
 
-def _mesh(torch, device, dtype, small):
-    steps, nodes, edges = (2, 2304, 4608) if small else (15, 16384, 65536)
+def _mesh(torch, device, dtype, small, steps=15):
+    steps, nodes, edges = (2, 2304, 4608) if small else (steps, 16384, 65536)
 
     class Mesh(torch.nn.Module):
         def __init__(self):
@@ -86,4 +87,20 @@ NETS = [
     Net("mesh", "MeshGraphNet-like: 15 steps of edge and node networks of 128", 7, _mesh),
     Net("field", "NeRF-like: eight layers of 256 with a skip, density and colour", 1, _field),
     Net("recommender", "DLRM-like: towers, 26 tables, pairs", 2, _recommender),
+]
+
+
+def _eight(width):
+    def make(torch, device, dtype, small):
+        rows = 4096 if small else 65536
+        return _mlp(torch, *[width] * 9).to(device, dtype), (torch.randn(rows, width, device=device).to(dtype),)
+
+    return make
+
+
+TRAINED = [
+    # Fewer steps: compiled there and back, more take minutes.
+    Net("mesh", "MeshGraphNet-like: 5 steps of edge and node networks of 128; 65,536 edges", 7, functools.partial(_mesh, steps=5)),
+    Net("eight128", "eight layers of 128; 65,536 rows", 1, _eight(128)),
+    Net("eight256", "eight layers of 256; 65,536 rows", 1, _eight(256)),
 ]

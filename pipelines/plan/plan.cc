@@ -19,6 +19,8 @@ constexpr double kLaunchUs = 2.2;
 constexpr double kLayerUs = 0.35;
 // Of the time that memory takes for what is saved: what products do not hide.
 constexpr double kBesideSaving = 0.5;
+// Times what it takes if a block has one warpgroup, which cannot have enough under way.
+constexpr double kSavingAlone = 1.3;
 
 // Streamed: until the first panel is there; besides the layers, a round's rows and results.
 constexpr double kFirstPanelUs = 2.0;
@@ -106,8 +108,9 @@ double PredictedUs(const Chain& chain, const Machine& machine, const Variant& va
   const auto rounds = static_cast<double>(CeilDiv(CeilDiv(rows, kTileRows), int64_t{grid} * variant.warpgroups));
   const double product_us = ProductUs(chain, machine);
   const double saved_us = static_cast<double>(rows) * SavedRowBytes(chain) / machine.memory_bytes_per_us;
-  const double memory_us = saved_us + static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes /
-                                          machine.memory_bytes_per_us;
+  const double memory_us =
+      saved_us * (variant.warpgroups == 1 ? kSavingAlone : 1) +
+      static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
   const double weights_us = static_cast<double>(WeightBytes(chain)) * grid / machine.l2_bytes_per_us;
   if (variant.resident) {
     // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through. No tile

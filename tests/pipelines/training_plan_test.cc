@@ -64,6 +64,34 @@ TEST(TrainingPlan, WhatIsSavedTakesTime) {
   EXPECT_GT(predicted(Backward(chain, true)), 1.2 * alone);
 }
 
+// What was measured on an H200 (docs/results/pipelines.md), in us: forward, backward; 16,384 and 65,536 rows.
+TEST(TrainingPlan, PredictsWhatWasMeasured) {
+  struct Case {
+    const char* name;
+    Chain chain;
+    bool with_dx;
+    double us[4];
+  };
+  for (const Case& one : {Case{"4x64", Of(std::vector(5, 64)), true, {7.9, 6.9, 16.6, 17.2}},
+                          Case{"2x128", Of(std::vector(3, 128)), true, {8.0, 8.1, 18.9, 19.9}},
+                          Case{"nodes", Of({256, 128, 128, 128}), true, {11.9, 11.6, 31.0, 33.8}},
+                          Case{"edges", Of({384, 128, 128, 128}), false, {14.6, 7.9, 42.6, 21.8}},
+                          Case{"8x128", Of(std::vector(9, 128)), true, {21.7, 20.3, 64.2, 69.2}},
+                          Case{"2x256", Of(std::vector(3, 256)), true, {15.6, 13.8, 46.5, 41.3}},
+                          Case{"8x256", Of(std::vector(9, 256)), true, {47.7, 43.1, 154.9, 150.4}}}) {
+    for (const int k : {0, 1, 2, 3}) {
+      const int64_t rows = k < 2 ? 16384 : 65536;
+      const Chain pass = k % 2 == 0 ? Forward(one.chain) : Backward(one.chain, one.with_dx);
+      SCOPED_TRACE(testing::Message() << one.name << (k % 2 == 0 ? " forward, " : " backward, ") << rows << " rows");
+      const Plan plan = Choose(pass, {}, VariantsFor(pass, {}, rows), rows);
+      EXPECT_GT(plan.predicted_us, one.us[k] * 0.8);
+      EXPECT_LT(plan.predicted_us, one.us[k] * 1.25);
+      // Two were quicker than one wherever memory was the bound.
+      EXPECT_GE(plan.variant.warpgroups, 2);
+    }
+  }
+}
+
 // Both passes of whatever is accepted fit.
 TEST(TrainingPlan, BothPassesFit) {
   std::mt19937 random(7);

@@ -2,15 +2,15 @@
 
     model = torch.compile(model, backend="tally")
 
-For inference: under torch.no_grad() or torch.inference_mode(). Whatever goes wrong here, inductor gets the graph as it
-was.
+Whatever goes wrong here, inductor gets the graph as it was.
 """
 import logging
+import operator
 
 import torch
 import torch.fx
 
-from tally.pipelines import chains, fx, operation, rules, spec
+from tally.pipelines import chains, fx, operation, rules, spec, training
 
 _log = logging.getLogger("tally.pipelines")
 
@@ -26,6 +26,8 @@ def _verdict(module, chain, patches):
     from tally.pipelines import measure
     if chain.refused:
         return chain.refused
+    if chain.trains and not training.IS_POSSIBLE:
+        return "a backward pass may follow, which needs PyTorch 2.4"
     device = next(fx.value_of(node).device for node in module.graph.nodes if node.name == chain.input)
     try:
         return rules.of_times(measure.measure(chain, device, patches))
@@ -47,7 +49,7 @@ def choose(module, patches):
 
 
 def replace(module, chosen):
-    """Puts one call of tally::chain where each chain's last operation was."""
+    """Puts one call of tally::chain or tally::train where each chain's last operation was."""
     by_name = {node.name: node for node in module.graph.nodes}
     for chain in chosen:
         by_name[chain.output] = _replace(module, chain, by_name)  # the next chain may take it
@@ -63,7 +65,7 @@ def _replace(module, chain, by_name):
         return by_name[name] if name in by_name else module.graph.get_attr(name)
 
     with module.graph.inserting_after(last):
-        anchor = module.graph.call_function(torch.ops.tally.chain.default, ())
+        anchor = module.graph.call_function(training.train if chain.trains else operation.chain, ())
     with module.graph.inserting_before(anchor):
         operands = [node_of(name) for name in chain.operands()]
     x = by_name[chain.input]
@@ -71,6 +73,9 @@ def _replace(module, chain, by_name):
     anchor.args = (x, operands, text)
     operation.runner(text).uses += 1
     result, shape = anchor, fx.shape_of(last)
+    if chain.trains:  # it gives what is saved, too
+        with module.graph.inserting_after(anchor):
+            result = anchor = module.graph.call_function(operator.getitem, (anchor, 0))
     if shape is not None and fx.shape_of(x) is not None and shape[:-1] != fx.shape_of(x)[:-1]:
         with module.graph.inserting_after(anchor):
             result = module.graph.call_method("reshape", (anchor, shape))

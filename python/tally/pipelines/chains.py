@@ -1,7 +1,8 @@
 """Finds what may run as one kernel in a graph. Pure: a graph in, chains out. Needs no PyTorch.
 
 A chain is linear layers, each fed by the one before, and between them what the kernel can do: bias, activation, norm,
-the chain's input added or joined to the hidden columns. Each linear layer of the graph is in one chain. A chain goes on
+the chain's input added or joined to the hidden columns. Where a backward pass may follow, a chain `trains`, and holds
+only what has one: linear layers, and ReLU between them. Each linear layer of the graph is in one chain. A chain goes on
 as far as it can, and has a sentence for why it ends; one that is not to be taken has a sentence for that, too.
 """
 import dataclasses
@@ -35,6 +36,8 @@ class Chain:
     dtype: str = ""
     ends: str = ""  # why it does not go on
     refused: str = ""  # why it is not taken; "" if it may be
+    trains: bool = False  # a backward pass may follow
+    wants_dx: bool = False  # then also its input's gradient is wanted
 
     def operands(self):
         """Names of what it reads besides its input, each once."""
@@ -44,6 +47,10 @@ class Chain:
     def widths(self):
         return [self.layers[0].columns] + [layer.out for layer in self.layers]
 
+    def with_dx(self):
+        """The kernel gives its input's gradient, too; else that is a product with the first layer's weights."""
+        return self.wants_dx and rules.has_dx(self.layers[0].columns)
+
 
 def find(graph, limits=rules.Limits()):
     """All chains of a graph, refused ones included, in the order in which they start."""
@@ -52,7 +59,9 @@ def find(graph, limits=rules.Limits()):
     for node in graph.nodes.values():
         if node.name in taken or not steps.is_linear(graph, node):
             continue
-        chain = _Walk(graph, limits, changes, node).chain
+        chain = _Walk(graph, limits, changes, node, trains=False).chain
+        if rules.needs_gradient(graph, chain):
+            chain = _Walk(graph, limits, changes, node, trains=True).chain
         taken.update(chain.nodes)
         found.append(chain)
     return found
@@ -61,9 +70,11 @@ def find(graph, limits=rules.Limits()):
 class _Walk:
     """Builds one chain from its first linear layer on."""
 
-    def __init__(self, graph, limits, changes, first):
+    def __init__(self, graph, limits, changes, first, trains):
         self.graph, self.limits, self.changes = graph, limits, changes
-        self.chain = Chain(steps.operand(first, "input"))
+        self.chain = Chain(steps.operand(first, "input"), trains=trains)
+        self.chain.wants_dx = trains and graph[self.chain.input].requires_grad
+        self.before_activation = 0  # nodes, of the last layer
         self.input_root = values.root(graph, self.chain.input)
         self.chain.refused = self._add_layer(first, "") or ""
         if self.chain.refused:  # no layer for the kernel: alone, so that what follows may start a chain
@@ -77,17 +88,28 @@ class _Walk:
             self._keep([first])
             while not self.chain.ends:
                 self.chain.ends = self._extend() or ""
+            if trains and self.chain.layers[-1].activation:
+                self._give_back_activation()
         self._judge()
 
     def _keep(self, nodes):
         self.chain.nodes += [node.name for node in nodes]
         self.chain.output = self.chain.nodes[-1]
 
+    def _give_back_activation(self):
+        """The framework knows best what to do with it together with what follows, there and back."""
+        self.chain.layers[-1].activation = ""
+        del self.chain.nodes[self.before_activation:]
+        self.chain.output = self.chain.nodes[-1]
+        self.chain.ends = "an activation behind the last layer is PyTorch's, where a backward pass may follow"
+
     def _extend(self):
         """Takes one more step; a sentence if there is none."""
         passed, end = steps.follow(self.graph, self.chain.output)
         if isinstance(end, str):
             return end
+        if self.chain.trains and any(node.op == "detach" for node in passed):
+            return "it is detached: no gradient passes"
         changing = self.changes.of(self.chain.output)
         if changing is not None:
             return f"its value is changed in place by {changing.op}"
@@ -106,6 +128,8 @@ class _Walk:
         node, joined, concat = users[0], [], ""
         if node.op == "cat":
             concat = steps.joins(self.graph, node, hidden, self.input_root)
+            if concat and self.chain.trains:
+                return "the chain's input is joined to it, which has no backward pass"
             if concat and rules.is_wide(self.limits, layer.out):
                 return "the chain's input is joined to a first layer that is computed in chunks"
             if not concat:
@@ -143,7 +167,8 @@ class _Walk:
         chain_input = self.chain.layers[0].columns if self.chain.layers else columns
         if self.chain.layers and columns != self.chain.layers[-1].out + (chain_input if concat else 0):
             return "its weights are not for what is joined"
-        wrong = rules.of_layer(self.limits, columns, out, chain_input or 0, is_first=not self.chain.layers)
+        may_be_wide = not self.chain.layers and not self.chain.trains
+        wrong = rules.of_layer(self.limits, columns, out, chain_input or 0, may_be_wide)
         if wrong is None:
             self.chain.layers.append(Layer(node.name, columns, out, weights, bias, concat=concat))
         return wrong
@@ -165,13 +190,17 @@ class _Walk:
         if layer.activation or layer.norm or layer.residual:
             before = "the residual" if layer.residual else "a norm" if layer.norm else layer.activation
             return f"{kind} comes behind {before}"
-        layer.activation = kind
+        if self.chain.trains and kind != "relu":
+            return f"{kind} follows, which has no backward pass"
+        layer.activation, self.before_activation = kind, len(self.chain.nodes)
         return users[:1]
 
     def _norm(self, hidden, users, layer):
         norm = steps.norm(self.graph, hidden, users, layer.out)
         if norm is None or isinstance(norm, str):
             return norm
+        if self.chain.trains:
+            return "a norm follows, which has no backward pass"
         if rules.is_wide(self.limits, layer.out):
             return "a norm comes behind a first layer that is computed in chunks"
         if layer.norm or layer.residual:
@@ -186,6 +215,8 @@ class _Walk:
         other = steps.other(node, hidden)
         if other is None or values.root(self.graph, other) != self.input_root:
             return "something is added that is not the chain's input"
+        if self.chain.trains:
+            return "the chain's input is added, which has no backward pass"
         if rules.is_wide(self.limits, layer.out):
             return "the input is added to a first layer that is computed in chunks"
         if layer.residual or node.attributes.get("alpha", 1) != 1:

@@ -102,7 +102,7 @@ def explain(graph, device=None):
     for chain in chains.find(graph):
         known, refused, unknown = _outcome(chain, device)
         rows.append({"layers": [_layer(layer) for layer in chain.layers], "rows": chain.rows, "dtype": chain.dtype,
-                     "first": chain.layers[0].node, "output": chain.output, "ends": chain.ends,
+                     "trains": chain.trains, "first": chain.layers[0].node, "output": chain.output, "ends": chain.ends,
                      "taken": not refused and "us" in known, "refused": refused, "unknown": unknown, **known})
     return rows
 
@@ -119,7 +119,7 @@ def text(graph, rows):
     for number, row in enumerate(rows, 1):
         widths = [row["layers"][0]["columns"]] + [layer["out"] for layer in row["layers"]]
         lines += ["", f"chain {number}: {' - '.join(map(str, widths))}, {row['rows']} rows, {row['dtype']}, "
-                      f"from {row['first']} to {row['output']}"]
+                      f"{'for training, ' if row['trains'] else ''}from {row['first']} to {row['output']}"]
         extras = [_extras(layer) for layer in row["layers"]]
         lines += [f"  layer {i}: {extra}" for i, extra in enumerate(extras) if extra]
         lines.append(f"  ends because {row['ends']}" if row["ends"] != "it is not taken" else "  no chain")

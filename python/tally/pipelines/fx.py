@@ -152,7 +152,7 @@ def graph_of(module, name="graph", grad=None, devices=True):
     """
     nodes = _Reader(module, devices).read()
     if grad is None:  # a graph that switches it may need it anywhere
-        switches = any("grad_enabled" in node.op or "inference_mode" in node.op for node in nodes)
+        switches = any(part in node.op for node in nodes for part in operations.SWITCHES)
         grad = torch.is_grad_enabled() or switches
     return Graph(nodes, name, grad)
 

@@ -109,21 +109,21 @@ class Pipeline:
 
     `address` and `pitch` give those of an operand by its name, in the GPU's memory; who has that keeps it. Building is
     one thread's, launching any's. Raises Refused, or PipelineError. The pipeline lives until close().
-    `with_dx`: None for inference; for training, whether the input's gradient is wanted of it.
+    For training if the chain is; then launch_forward and launch_backward are there instead of launch.
     """
 
-    def __init__(self, chain, address, pitch, max_rows, with_dx=None):
-        self._library = load()
+    def __init__(self, chain, address, pitch, max_rows):
+        self._library, self._trains = load(), chain.trains
         self._handle = self._library.tallyPipelineCreate(_DTYPES[chain.dtype])
         if not self._handle:
             raise PipelineError("no memory for a pipeline")
         try:
             for layer in chain.layers:
                 self._add(layer, address, pitch)
-            if with_dx is None:
-                self._call("Instantiate", max_rows)
+            if chain.trains:
+                self._call("InstantiateTraining", max_rows, chain.with_dx())
             else:
-                self._call("InstantiateTraining", max_rows, with_dx)
+                self._call("Instantiate", max_rows)
         except BaseException:
             self.close()
             raise
@@ -154,14 +154,10 @@ class Pipeline:
         self._call("LaunchBackward", stream, dy, dy_pitch, saved, dz, dx, dx_pitch, rows)
 
     def plan(self, rows):
-        plan = Plan()
-        self._call("Query", rows, ctypes.byref(plan))
+        """A Plan; for training a Training."""
+        plan = Training() if self._trains else Plan()
+        self._call("QueryTraining" if self._trains else "Query", rows, ctypes.byref(plan))
         return plan
-
-    def plan_training(self, rows):
-        training = Training()
-        self._call("QueryTraining", rows, ctypes.byref(training))
-        return training
 
     def close(self):
         """Launches have ended. Twice is fine."""

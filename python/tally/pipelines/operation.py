@@ -19,7 +19,7 @@ _MOST_PLACES = 8  # sets of addresses of the operands of one chain in a model; a
 _ALIGNMENT, _PITCH = 16, 8  # bytes, elements: what the kernel wants of rows
 
 
-def _rows_of(x):
+def rows_of(x):
     """x as rows that the kernel can read; a copy if it has to be."""
     rows = x.reshape(-1, x.shape[-1])
     if rows.stride(1) != 1 or rows.stride(0) % _PITCH or rows.stride(0) < rows.shape[1] or rows.data_ptr() % _ALIGNMENT:
@@ -46,7 +46,10 @@ class Runner:
             return Pipeline(self.chain, lambda name: operands[int(name)].data_ptr(),
                             lambda name: operands[int(name)].stride(0), self.chain.rows)
 
-    def _of(self, operands, device):
+    def of(self, operands, device, rows):
+        """The pipeline for operands at these addresses; None: PyTorch's operations are to do it."""
+        if not 0 < rows <= self.chain.rows:
+            return None
         key = (device.index, *[(operand.data_ptr(), operand.stride()) for operand in operands])
         try:
             return self._pipelines[key]
@@ -66,15 +69,14 @@ class Runner:
 
     def launch(self, pipeline, x):
         y = torch.empty((*x.shape[:-1], self.out), dtype=x.dtype, device=x.device)
-        rows = _rows_of(x)
+        rows = rows_of(x)
         with torch.cuda.device(x.device):
             stream = torch.cuda.current_stream().cuda_stream
             pipeline.launch(stream, rows.data_ptr(), rows.stride(0), y.data_ptr(), self.out, rows.shape[0])
         return y
 
     def __call__(self, x, operands):
-        rows = x.numel() // max(1, x.shape[-1])
-        pipeline = self._of(operands, x.device) if 0 < rows <= self.chain.rows else None
+        pipeline = self.of(operands, x.device, x.numel() // max(1, x.shape[-1]))
         if pipeline is None:
             return self.plainly(x, operands)
         return self.launch(pipeline, x)

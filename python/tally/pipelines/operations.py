@@ -10,6 +10,8 @@ LINEARS = ("linear", "addmm", "mm", "matmul")
 # The same rows in the same order: what they give is what they take, as far as rows of the last dimension are kept.
 ROW_VIEWS = ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "detach",
              "alias", "to", "_to_copy", "type_as", "clone", "identity", "dropout", "alpha_dropout")
+# Parts of names of what switches gradients on and off.
+SWITCHES = ("grad_enabled", "inference_mode")
 # What they give is memory of their own. Anything else may be another view of what it takes.
 FRESH = frozenset(ACTIVATIONS + LINEARS + ("layer_norm", "rms_norm", "cat", "add", "sub", "mul", "div", "pow", "mean",
                                            "sum", "rsqrt", "tanh", "sigmoid", "softmax", "bmm", "embedding", "gather",

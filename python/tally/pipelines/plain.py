@@ -34,23 +34,19 @@ def run(chain, x, operand):
     return hidden
 
 
-class Module(torch.nn.Module):
-    """For tracing: takes the input and the operands in order, gives a tuple, as a graph of torch.compile does."""
+def traced(chain, insert=None):
+    """A torch.fx.GraphModule of the input and chain.operands(); gives a tuple, as a graph of torch.compile does.
 
-    def __init__(self, chain, names):
-        super().__init__()
-        self.chain, self.index = chain, {name: i for i, name in enumerate(names)}
-
-    def forward(self, x, *operands):
-        return (run(self.chain, x, lambda name: operands[self.index[name]]),)
-
-
-def traced(chain):
-    """A torch.fx.GraphModule of the input and chain.operands(); gives a tuple."""
-    module, names = Module(chain, chain.operands()), chain.operands()
+    `insert`: puts what is to do it into a graph, of nodes: the input and the operands. None: PyTorch's operations.
+    """
+    names = chain.operands()
     graph = torch.fx.Graph()
-    tracer = torch.fx.proxy.GraphAppendingTracer(graph)
-    proxies = [torch.fx.Proxy(graph.placeholder(f"a{i}"), tracer) for i in range(1 + len(names))]
-    (result,) = module(*proxies)
-    graph.output((result.node,))
+    nodes = [graph.placeholder(f"a{i}") for i in range(1 + len(names))]
+    if insert is None:
+        tracer = torch.fx.proxy.GraphAppendingTracer(graph)
+        x, *operands = [torch.fx.Proxy(node, tracer) for node in nodes]
+        result = run(chain, x, dict(zip(names, operands)).__getitem__).node
+    else:
+        result = insert(graph, nodes[0], nodes[1:])
+    graph.output((result,))
     return torch.fx.GraphModule({}, graph)

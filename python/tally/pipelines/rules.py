@@ -4,7 +4,7 @@ Each rule answers with a sentence without a full stop, or None.
 """
 import dataclasses
 
-from tally.pipelines import shapes
+from tally.pipelines import operations, shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,18 @@ def is_wide(limits, out):
     return limits.most_out < out <= limits.most_first and out % limits.first_step == 0
 
 
-def of_layer(limits, columns, out, chain_input, is_first):
+def has_dx(columns):
+    """Whether the kernel gives the gradient of an input of so many columns."""
+    return columns % Limits.out_step == 0 and columns <= Limits.most_out
+
+
+def needs_gradient(graph, chain):
+    """Of what it reads or computes."""
+    names = [chain.input] + chain.operands() + [layer.node for layer in chain.layers] + [chain.output]
+    return graph.grad and any(graph[name].requires_grad for name in names)
+
+
+def of_layer(limits, columns, out, chain_input, may_be_wide):
     """Of a linear layer of `columns` to `out`; `chain_input`: columns of the chain's input, which it may start."""
     if columns is None or out is None:
         return "its widths are not known before it runs"
@@ -36,7 +47,8 @@ def of_layer(limits, columns, out, chain_input, is_first):
     if chain_input < limits.least_in or chain_input > limits.most_in or chain_input % limits.in_step:
         return (f"{chain_input} columns of input; the kernel takes multiples of {limits.in_step} from "
                 f"{limits.least_in} to {limits.most_in}")
-    if (out < limits.least_out or out > limits.most_out or out % limits.out_step) and not (is_first and is_wide(limits, out)):
+    is_narrow = limits.least_out <= out <= limits.most_out and out % limits.out_step == 0
+    if not is_narrow and not (may_be_wide and is_wide(limits, out)):
         return (f"it gives {out} columns; the kernel gives multiples of {limits.out_step} from {limits.least_out} "
                 f"to {limits.most_out}" +
                 (f", its first layer of {limits.first_step} to {limits.most_first}" if out > limits.most_out else ""))
@@ -62,8 +74,8 @@ def of_whole(limits, graph, chain, read, computed):
         return wrong
     if any(node.device not in ("", "cuda") for node in read):
         return "it is not on a GPU"
-    if graph.grad and any(node.requires_grad for node in read + computed):
-        return "a backward pass may follow, which is not built: call it under torch.no_grad() or torch.inference_mode()"
+    if chain.trains and any(part in node.op for node in graph.nodes.values() for part in operations.SWITCHES):
+        return "a backward pass may follow, and the graph switches gradients on or off"
     if len(chain.layers) == 1:
         return "one layer: there is nothing between layers to keep from the GPU's memory"
     rows = shapes.rows(graph[chain.layers[0].node].shape)

@@ -18,7 +18,8 @@ def of(chain):
             fields[name] = None if fields[name] is None else index[fields[name]]
         layers.append({name: value for name, value in fields.items()
                        if value is not None and value is not False and value != ""})
-    return json.dumps({"dtype": chain.dtype, "rows": chain.rows, "layers": layers}, sort_keys=True)
+    pass_ = {"trains": True, "wants_dx": chain.wants_dx} if chain.trains else {}
+    return json.dumps({"dtype": chain.dtype, "rows": chain.rows, "layers": layers, **pass_}, sort_keys=True)
 
 
 def parse(text):
@@ -28,4 +29,5 @@ def parse(text):
     for i, fields in enumerate(document["layers"]):
         named = {name: str(fields[name]) for name in _OPERANDS if name in fields}
         layers.append(Layer(str(i), **{**fields, **named}))
-    return Chain("input", layers=layers, rows=document["rows"], dtype=document["dtype"])
+    return Chain("input", layers=layers, rows=document["rows"], dtype=document["dtype"],
+                 trains=document.get("trains", False), wants_dx=document.get("wants_dx", False))

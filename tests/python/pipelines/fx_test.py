@@ -15,7 +15,7 @@ else:
     import torch.fx
     from torch.fx.passes.shape_prop import ShapeProp
 
-    from tally.pipelines import backend, chains, fx, operation, plain, rules, spec
+    from tally.pipelines import backend, chains, fx, operation, plain, rules, spec, training
 
     ANYTHING = rules.Limits(least_rows=1)
 
@@ -94,19 +94,18 @@ class Modules(unittest.TestCase):
     def test_gradients_are_seen(self):
         model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)).bfloat16()
         x = torch.randn(6, 32).bfloat16()
-        for grad, words in ((True, "a backward pass may follow"), (False, "")):
+        for grad in (True, False):
             module = traced(model, x)
             with torch.set_grad_enabled(grad):
                 (chain,) = chains.find(fx.graph_of(module, devices=False), ANYTHING)
-            self.assertIn(words, chain.refused)
-            self.assertEqual(bool(words), bool(chain.refused))
+            self.assertEqual((chain.trains, chain.wants_dx, chain.refused), (grad, False, ""))
 
 
 @unittest.skipIf(torch is None, "PyTorch is not here")
 class Operation(unittest.TestCase):
     def chain(self):
         module = traced(modules()[0][1], torch.randn(6, 32))
-        (chain,) = chains.find(fx.graph_of(module, devices=False), ANYTHING)
+        (chain,) = chains.find(fx.graph_of(module, grad=False, devices=False), ANYTHING)
         return chain, module
 
     def test_shapes_are_known_without_running(self):
@@ -134,7 +133,7 @@ class Operation(unittest.TestCase):
             runner.pipeline = lambda operands, device: made.append(operands) or object()
             with unittest.mock.patch("torch.cuda.is_current_stream_capturing", lambda: False):
                 kept = [[tensor.clone() for tensor in operands] for _ in range(200)]  # each somewhere else
-                return [runner._of(mine, torch.device("cpu")) is not None for mine in kept].count(True)
+                return [runner.of(mine, torch.device("cpu"), 1) is not None for mine in kept].count(True)
 
         self.assertEqual([places(uses) for uses in (0, 1, 15)], [8, 8, 120])
         self.assertEqual(len(made), 8 + 8 + 120)
@@ -142,9 +141,57 @@ class Operation(unittest.TestCase):
     def test_rows_that_the_kernel_cannot_read_are_copied(self):
         x = torch.arange(4 * 48, dtype=torch.float32).reshape(4, 48)
         for rows, copied in ((x, False), (x[:, :32], False), (x[:, ::2], True), (x[:, :33].contiguous(), True), (x[:1].expand(4, 48), True)):
-            got = operation._rows_of(rows)
+            got = operation.rows_of(rows)
             self.assertEqual(got.data_ptr() != rows.data_ptr(), copied)
             torch.testing.assert_close(got, rows)
+
+
+@unittest.skipIf(torch is None or not training.IS_POSSIBLE, "PyTorch 2.4 is not here")
+class Training(unittest.TestCase):
+    """In PyTorch's operations, which do what both kernels do."""
+
+    def test_gradients_are_those_of_the_layers(self):
+        torch.manual_seed(3)
+        linear, relu = torch.nn.Linear, torch.nn.ReLU
+        for columns, wants_dx, inner in ((48, True, [96, 32, 80]), (48, False, [96, 32, 80]), (384, True, [96, 32, 80]),
+                                         (64, True, [64, 64, 64, 64]), (64, True, [32, 64, 64, 64, 64, 32, 32])):
+            layers = []
+            for a, b in zip([columns, *inner], [*inner, 16]):
+                layers += [linear(a, b, bias=len(layers) != 2), relu()]
+            model = torch.nn.Sequential(*layers).bfloat16()
+            model[0].weight.requires_grad_(False)  # not wanted
+            module = traced(model, torch.randn(130, columns).bfloat16().requires_grad_(wants_dx))
+            (chain,) = chains.find(fx.graph_of(module, devices=False), ANYTHING)
+            self.assertEqual((chain.widths(), chain.trains, chain.wants_dx), ([columns, *inner, 16], True, wants_dx))
+            backend.replace(module, [chain])
+            x = torch.randn(130, columns).bfloat16()
+            got = []
+            for run in (model, module):
+                taken = x.clone().requires_grad_(wants_dx)
+                y = run(taken)
+                wanted = [p for p in model.parameters() if p.requires_grad] + ([taken] if wants_dx else [])
+                got.append([y.detach(), *torch.autograd.grad(y, wanted, torch.ones_like(y))])
+            for want, have in zip(*got):
+                torch.testing.assert_close(have.float(), want.float(), rtol=0.05, atol=0.05 * want.float().abs().max().item())
+
+    def test_weights_that_two_layers_share_have_the_sum(self):
+        x, w = torch.randn(70, 32).bfloat16(), torch.randn(32, 32).bfloat16().requires_grad_()
+        text = spec.of(chains.Chain("x", layers=[chains.Layer("0", 32, 32, "w", activation="relu"), chains.Layer("1", 32, 32, "w")],
+                                    rows=70, dtype="bf16", trains=True))
+        y, _ = training.train(x, [w], text)
+        want = torch.relu(x @ w.t()) @ w.t()
+        dy = torch.randn_like(y)
+        for got, expected in zip(torch.autograd.grad(y, [w], dy), torch.autograd.grad(want, [w], dy)):
+            torch.testing.assert_close(got, expected, rtol=0.05, atol=0.5)
+
+    def test_shapes_are_known_without_running(self):
+        x, w = torch.empty(130, 48, device="meta", dtype=torch.bfloat16), torch.empty(1, device="meta", dtype=torch.bfloat16)
+        layers = [chains.Layer("0", 48, 96, "w"), chains.Layer("1", 96, 16, "w")]
+        text = spec.of(chains.Chain("x", layers=layers, rows=130, dtype="bf16", trains=True, wants_dx=True))
+        with torch.no_grad():
+            y, saved = training.train(x, [w], text)
+            dz, dx = training.train_backward(y, saved, [w], text)
+        self.assertEqual([tuple(t.shape) for t in (y, saved, dz, dx)], [(130, 16), (130 * 96 + 3 * 2 * 256,), (130 * 96,), (130, 48)])
 
 
 @unittest.skipIf(torch is None, "PyTorch is not here")
@@ -179,7 +226,8 @@ class Backend(unittest.TestCase):
         module = traced(modules()[0][1], torch.randn(6, 32))
         chosen, backend.choose = backend.choose, choose
         try:
-            return module, backend.tally(module, ["inputs"], **how)
+            with torch.no_grad():
+                return module, backend.tally(module, ["inputs"], **how)
         finally:
             backend.choose = chosen
 

@@ -43,6 +43,28 @@ class Calls(stub.StubTest):
             self.pipeline().launch(0, 0, 0, 0, 0, 1)
 
 
+class TrainingCalls(stub.StubTest):
+    def test_a_chain_that_trains_is_instantiated_for_that(self):
+        chain = chain_of("training")
+        addresses = {name: 1000 * i for i, name in enumerate(chain.operands(), 1)}
+        pipeline = library.Pipeline(chain, addresses.__getitem__, lambda name: 128, 8192)
+        self.assertEqual(self.calls(), ["Create 0", "AddLinear 1000 128 2000 128 128", "AddActivation 1",
+                                        "AddLinear 3000 128 4000 128 128", "InstantiateTraining 8192 0"])
+        pipeline.launch_forward(7, 1 << 45, 128, 3 << 44, 136, 5 << 44, 8000)
+        pipeline.launch_backward(7, 1 << 45, 128, 3 << 44, 5 << 44, None, 128, 8000)
+        self.assertEqual(self.calls()[-2:], [f"LaunchForward 7 {1 << 45} 128 {3 << 44} 136 {5 << 44} 8000",
+                                             f"LaunchBackward 7 {1 << 45} 128 {3 << 44} {5 << 44} 0 128 8000"])
+        plan = pipeline.plan(8192)
+        self.assertEqual((plan.predicted_us, plan.saved_bytes, plan.dz_bytes), (3 * 8.192, 8192 * 3, 8192 * 2))
+        self.assertTrue(str(plan).startswith("forward: weights resident, 2 warpgroups a block, 200 KiB shared; backward: "))
+
+    def test_its_inputs_gradient_is_asked_for_where_the_kernel_gives_it(self):
+        chain = chain_of("training")
+        chain.wants_dx = True
+        library.Pipeline(chain, lambda name: 16, lambda name: 128, 8192)
+        self.assertEqual(self.calls()[-1], "InstantiateTraining 8192 1")
+
+
 class Finding(stub.StubTest):
     def test_a_library_that_is_none(self):
         os.environ["TALLY_PIPELINES_LIBRARY"] = "/nowhere/libtally-pipelines.so"

@@ -46,8 +46,7 @@ CORPUS = {
                ("4096-11008", "4096-11008", "11008-4096")] +
               [("64-64-64", {0: "silu", 1: ""}, GIVEN, "1 row fills less than a quarter of the GPU; from 2049 on")],
     "views": [("64-128-64", {0: "silu rms", 1: "last added"}, GIVEN, "")],
-    "training": [("128-128-128", {1: ""}, GIVEN, "a backward pass may follow, which is not built: call it under torch.no_grad() or "
-                  "torch.inference_mode()")],
+    "training": [("128-128-128", {1: ""}, GIVEN, "")],
     "frozen": [("128-128-128", {1: ""}, GIVEN, "")],
     "fp32": [("128-128-128", {1: ""}, GIVEN, "fp32: the kernels take bf16 and fp16, and do not round to TF32")],
     "dropout": [("128-128", {0: ""}, "dropout in training follows", ONE), ("128-128", {0: ""}, GIVEN, ONE)],
@@ -219,11 +218,86 @@ class Small(unittest.TestCase):
         self.assertEqual(spec.parse(text).operands(), ["0", "1"])
 
 
+class Training(unittest.TestCase):
+    """Graphs that a backward pass may follow: three layers with one thing about them."""
+
+    def chains(self, between=("relu", "relu", ""), wants_dx=True, columns=32, first_out=32, more=()):
+        def node(name, op, inputs, out, **attributes):
+            return graph.Node(name, op, inputs, (4096, out), "bf16", attributes)
+        nodes, hidden, out = [graph.Node("x", "input", (), (4096, columns), "bf16", requires_grad=wants_dx)], "x", columns
+        for i, kind in enumerate(between):
+            taken, out = out, first_out if i == 0 else 32
+            nodes += [graph.Node(f"w{i}", "parameter", (), (out, taken), "bf16", requires_grad=True),
+                      node(f"layer{i}", "linear", (hidden, f"w{i}"), out)]
+            hidden = f"layer{i}"
+            if kind:
+                attributes = {"normalized_shape": [out], "eps": 1e-5} if kind == "layer_norm" else {}
+                nodes.append(node(f"{kind}{i}", kind, (hidden, "x") if kind == "add" else (hidden,), out, **attributes))
+                hidden = nodes[-1].name
+        nodes += [*more, graph.Node("output", "output", (hidden,))]
+        return chains.find(graph.Graph(nodes, grad=True))
+
+    def test_linear_layers_and_relu_are_taken_with_what_is_wanted(self):
+        for wants_dx in (False, True):
+            (chain,) = self.chains(wants_dx=wants_dx)
+            self.assertEqual((chain.trains, chain.wants_dx, chain.with_dx(), chain.refused), (True, wants_dx, wants_dx, ""))
+            self.assertEqual([layer.activation for layer in chain.layers], ["relu", "relu", ""])
+            again = spec.parse(spec.of(chain))
+            self.assertEqual((again.trains, again.wants_dx, spec.of(again)), (True, wants_dx, spec.of(chain)))
+
+    def test_a_wide_input_has_its_gradient_from_the_framework(self):
+        for columns, with_dx in ((256, True), (384, False), (40, False)):
+            (chain,) = self.chains(columns=columns)
+            self.assertEqual((chain.refused, chain.wants_dx, chain.with_dx()), ("", True, with_dx))
+
+    def test_the_last_activation_stays_outside(self):
+        (chain,) = self.chains(("relu", "", "relu"))
+        self.assertEqual((chain.output, [layer.activation for layer in chain.layers]), ("layer2", ["relu", "", ""]))
+        self.assertIn("an activation behind the last layer is PyTorch's", chain.ends)
+        self.assertEqual(chain.nodes, ["layer0", "relu0", "layer1", "layer2"])
+
+    def test_what_has_no_backward_pass_ends_it(self):
+        for kind, words in (("silu", "silu follows"), ("layer_norm", "a norm follows"), ("add", "the chain's input is added"),
+                            ("detach", "it is detached"), ("tanh", "tanh follows")):
+            found = self.chains(("relu", kind, "relu"))
+            self.assertEqual([len(chain.layers) for chain in found], [2, 1])
+            self.assertIn(words, found[0].ends)
+            self.assertEqual((found[0].output, found[0].refused, found[1].refused), ("layer1", "", ONE))
+
+    def test_a_joined_input_ends_it(self):
+        nodes = [graph.Node("x", "input", (), (4096, 32), "bf16"),
+                 *[graph.Node(f"w{i}", "parameter", (), (32, 32 * (1 + i)), "bf16", requires_grad=True) for i in (0, 1)],
+                 graph.Node("layer0", "linear", ("x", "w0"), (4096, 32), "bf16"),
+                 graph.Node("both", "cat", ("x", "layer0"), (4096, 64), "bf16", {"dim": -1}),
+                 graph.Node("layer1", "linear", ("both", "w1"), (4096, 32), "bf16"), graph.Node("output", "output", ("layer1",))]
+        found = chains.find(graph.Graph(nodes, grad=True))
+        self.assertEqual([chain.ends for chain in found], ["the chain's input is joined to it, which has no backward pass", GIVEN])
+
+    def test_a_wide_first_layer_is_none(self):
+        found = self.chains(first_out=512)
+        self.assertEqual([chain.widths() for chain in found], [[32, 512], [512, 32, 32]])
+        self.assertEqual([bool(chain.refused) for chain in found], [True, False])
+
+    def test_gradients_that_are_switched_are_not_guessed(self):
+        (chain,) = self.chains(more=(graph.Node("off", "_set_grad_enabled", (0,)),))
+        self.assertIn("switches gradients", chain.refused)
+
+    def test_what_needs_no_gradient_is_as_before(self):
+        nodes = [graph.Node("x", "input", (), (4096, 32), "bf16"), graph.Node("w", "parameter", (), (32, 32), "bf16"),
+                 graph.Node("a", "linear", ("x", "w"), (4096, 32), "bf16"), graph.Node("act", "silu", ("a",), (4096, 32), "bf16"),
+                 graph.Node("b", "linear", ("act", "w"), (4096, 32), "bf16"), graph.Node("output", "output", ("b",))]
+        (chain,) = chains.find(graph.Graph(nodes, grad=True))
+        self.assertEqual((chain.trains, len(chain.layers), chain.refused), (False, 2, ""))
+        self.assertNotIn("trains", spec.of(chain))
+
+
 class Random(unittest.TestCase):
     def test_chains_are_linear_and_compute_the_same(self):
         layers = taken = 0
         for seed in range(SEEDS):
             made, given = random_graphs.make(random.Random(seed))
+            if seed % 4 == 0:
+                made = graph.Graph([dataclasses.replace(node, requires_grad=True) for node in made.nodes.values()], grad=True)
             found = chains.find(made, ANYTHING)
             with self.subTest(seed=seed):
                 self.check_shape(made, found)
@@ -242,6 +316,10 @@ class Random(unittest.TestCase):
         self.assertEqual(sorted(name for chain in found for name in chain.nodes if steps.is_linear(made, made[name])),
                          sorted(node.name for node in made.nodes.values() if node.op in operations.LINEARS))
         for chain in found:
+            self.assertEqual(chain.trains, made.grad)
+            if chain.trains and not chain.refused:
+                self.assertEqual({extras(layer) for layer in chain.layers} - {"", "relu"}, set())
+                self.assertEqual(extras(chain.layers[-1]), "")
             inside = set(chain.nodes)
             self.assertEqual(len(inside), len(chain.nodes))
             for name in chain.nodes:

@@ -9,6 +9,11 @@ struct plan {
   double predicted_us;
 };
 
+struct training {
+  struct plan forward, backward;
+  int64_t saved_bytes, dz_bytes;
+};
+
 static void Say(const char* format, long a, long b, long c, long d, long e) {
   FILE* file = fopen(getenv("TALLY_STUB_CALLS"), "a");
   fprintf(file, format, a, b, c, d, e);
@@ -39,6 +44,23 @@ int tallyPipelineLaunch(const void* p, void* stream, const void* x, size_t xp, v
 int tallyPipelineQuery(const void* p, int64_t rows, struct plan* plan) {
   *plan = (struct plan){2, 1, 0, 200 << 10, rows / 1000.0};
   return p == NULL ? 1 : Fails("Query");
+}
+int tallyPipelineInstantiateTraining(void* p, int64_t rows, int with_dx) {
+  return Say("InstantiateTraining %ld %ld\n", rows, with_dx, 0, 0, 0), p == NULL ? 1 : Fails("InstantiateTraining");
+}
+int tallyPipelineLaunchForward(const void* p, void* stream, const void* x, size_t xp, void* y, size_t yp, void* saved,
+                               int64_t rows) {
+  Say("LaunchForward %ld %ld %ld %ld", (long)stream, (long)x, (long)xp, (long)y, 0);
+  return Say(" %ld %ld %ld\n", (long)yp, (long)saved, rows, 0, 0), p == NULL ? 1 : Fails("LaunchForward");
+}
+int tallyPipelineLaunchBackward(const void* p, void* stream, const void* dy, size_t dyp, const void* saved, void* dz,
+                                void* dx, size_t dxp, int64_t rows) {
+  Say("LaunchBackward %ld %ld %ld %ld %ld", (long)stream, (long)dy, (long)dyp, (long)saved, (long)dz);
+  return Say(" %ld %ld %ld\n", (long)dx, (long)dxp, rows, 0, 0), p == NULL ? 1 : Fails("LaunchBackward");
+}
+int tallyPipelineQueryTraining(const void* p, int64_t rows, struct training* training) {
+  *training = (struct training){{2, 1, 0, 200 << 10, rows / 1000.0}, {2, 1, 0, 200 << 10, rows / 500.0}, rows * 3, rows * 2};
+  return p == NULL ? 1 : Fails("QueryTraining");
 }
 const char* tallyPipelineError(const void* p) { return p == NULL ? "null" : "the stub does not like it"; }
 void tallyPipelineDestroy(void* p) { Say("Destroy\n", 0, 0, 0, 0, 0), free(p); }
