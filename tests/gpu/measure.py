@@ -78,6 +78,7 @@ PARTS = {
                            " --output {out}/pipelines.md"),
     "pipelines-dram": (1, 150, "python3 bench/pipelines/dram.py --output {out}/dram.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
+    "pipelines-trainings": (1, 240, "python3 bench/pipelines/trainings.py --output {out}/trainings.md"),
     "pipelines-queues": (1, 120, "bench/queues > {out}/queues.md && cat {out}/queues.md"),
 }
 
