@@ -165,21 +165,19 @@ PlanOf Pipeline::PlanFor(size_t program, int64_t rows) const {
 
 namespace {
 
-// One of a launch's matrices.
+// One of a launch's matrices; 1 row at least.
 struct Buffer {
   const char* name;
   const void* at;
   size_t pitch;  // elements
   int columns;
-  int64_t bytes;  // from the first to the last that is used
-  bool is_written;
+  int64_t rows;
+  bool is_written = false;
 };
 
-Buffer Matrix(const char* name, const void* at, size_t pitch, int columns, int64_t rows, bool is_written) {
-  return {name, at, pitch, columns, ((rows - 1) * static_cast<int64_t>(pitch) + columns) * 2, is_written};
-}
-Buffer Piece(const char* name, const void* at, int64_t bytes, bool is_written) {
-  return {name, at, 8, 8, bytes, is_written};
+// Any number of 16-byte pieces, as a matrix.
+Buffer Pieces(const char* name, const void* at, int64_t bytes, bool is_written) {
+  return {name, at, 8, 8, bytes / 16, is_written};
 }
 
 Outcome CheckBuffers(std::span<const Buffer> buffers) {
@@ -196,12 +194,11 @@ Outcome CheckBuffers(std::span<const Buffer> buffers) {
 
 // Rows of both may take turns.
 bool DoOverlap(const Buffer& a, const Buffer& b) {
-  const auto at = reinterpret_cast<uintptr_t>(a.at), of_b = reinterpret_cast<uintptr_t>(b.at);
-  if (at > of_b) return DoOverlap(b, a);
-  if (of_b - at >= static_cast<uintptr_t>(a.bytes)) return false;
-  const uintptr_t behind = (of_b - at) / 2 % a.pitch;
+  if (a.at > b.at) return DoOverlap(b, a);
   const auto columns = [](const Buffer& of) { return static_cast<uintptr_t>(of.columns); };
-  return a.pitch != b.pitch || behind < columns(a) || behind + columns(b) > a.pitch;
+  const uintptr_t behind = (reinterpret_cast<uintptr_t>(b.at) - reinterpret_cast<uintptr_t>(a.at)) / 2;  // elements
+  if (behind >= static_cast<uintptr_t>(a.rows - 1) * a.pitch + columns(a)) return false;
+  return a.pitch != b.pitch || behind % a.pitch < columns(a) || behind % a.pitch + columns(b) > a.pitch;
 }
 
 Outcome CheckTrained(std::span<const Buffer> buffers) {
@@ -221,8 +218,8 @@ void* At(void* buffer, int64_t bytes) { return static_cast<char*>(buffer) + byte
 
 Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, int64_t rows) const {
   if (const Outcome checked = CheckRows(false, rows); !checked || rows == 0) return checked;
-  const Buffer buffers[] = {Matrix("the input", x, x_pitch, chain_.input(), rows, false),
-                            Matrix("the output", y, y_pitch, chain_.output(), rows, true)};
+  const Buffer buffers[] = {{"the input", x, x_pitch, chain_.input(), rows},
+                            {"the output", y, y_pitch, chain_.output(), rows, true}};
   if (const Outcome checked = CheckBuffers(buffers); !checked) return checked;
   return programs_[0]->Launch(stream, {.x = x, .x_pitch = x_pitch, .y = y, .y_pitch = y_pitch}, rows);
 }
@@ -230,9 +227,9 @@ Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y
 Outcome Pipeline::LaunchForward(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, void* saved,
                                 int64_t rows) const {
   if (const Outcome checked = CheckRows(true, rows); !checked || rows == 0) return checked;
-  const Buffer buffers[] = {Matrix("x", x, x_pitch, chain_.input(), rows, false),
-                            Matrix("y", y, y_pitch, chain_.output(), rows, true),
-                            Piece("saved", saved, SavedBytes(chain_, rows), true)};
+  const Buffer buffers[] = {{"x", x, x_pitch, chain_.input(), rows},
+                            {"y", y, y_pitch, chain_.output(), rows, true},
+                            Pieces("saved", saved, SavedBytes(chain_, rows), true)};
   if (const Outcome checked = CheckTrained(buffers); !checked) return checked;
   Matrices matrices{.x = x, .x_pitch = x_pitch, .y = y, .y_pitch = y_pitch};
   for (size_t i = 0; i + 1 < chain_.layers.size(); ++i) {
@@ -248,9 +245,10 @@ Outcome Pipeline::LaunchBackward(CUstream stream, const void* dy, size_t dy_pitc
   const bool with_dx = use_ == Use::kTrainingWithDx;
   if (!with_dx && dx != nullptr) return Invalid("dx is not null, and the pipeline is instantiated without");
   if (rows == 0) return {};
-  const Buffer buffers[] = {
-      Matrix("dy", dy, dy_pitch, chain_.output(), rows, false), Piece("saved", saved, SavedBytes(chain_, rows), false),
-      Piece("dz", dz, GradientBytes(chain_, rows), true), Matrix("dx", dx, dx_pitch, chain_.input(), rows, true)};
+  const Buffer buffers[] = {{"dy", dy, dy_pitch, chain_.output(), rows},
+                            Pieces("saved", saved, SavedBytes(chain_, rows), false),
+                            Pieces("dz", dz, GradientBytes(chain_, rows), true),
+                            {"dx", dx, dx_pitch, chain_.input(), rows, true}};
   if (const Outcome checked = CheckTrained(std::span(buffers).first(with_dx ? 4 : 3)); !checked) return checked;
   Matrices matrices{.x = dy, .x_pitch = dy_pitch, .y = dx, .y_pitch = dx_pitch};
   if (!with_dx) matrices.y = dz, matrices.y_pitch = static_cast<size_t>(chain_.layers[0].out);
