@@ -10,10 +10,9 @@ __device__ constexpr int ColumnOf(int i, int panel) {
                                  : kLayers[i].input_at + (panel - HiddenPanels(i)) * kPanelColumns;
 }
 
-// The products of layer I from its panel kPanel on: sums[4*j ..] are columns 8*j.. of this thread's two rows. Meanwhile
-// what they take, `left`, is saved.
+// The products of layer I from its panel kPanel on: sums[4*j ..] are columns 8*j.. of this thread's two rows.
 template <int I, int kPanel>
-__device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Parameters& parameters, const Place& at, int tile) {
+__device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Place& at) {
   constexpr bool kOfInput = I == 0 || kPanel >= HiddenPanels(I);
   constexpr int p = kOfInput && I != 0 ? kPanel - HiddenPanels(I) : kPanel;
   constexpr int kColumns = kOfInput ? kInput : kLayers[I].hidden;
@@ -33,9 +32,8 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Par
   }
   CommitProducts();
   if constexpr (kPanel + 1 < Panels(I)) {
-    Multiply<I, kPanel + 1>(sums, left, parameters, at, tile);
+    Multiply<I, kPanel + 1>(sums, left, at);
   } else {
-    if constexpr (I > 0) Save<I - 1, 0, kLayers[I - 1].out>(left, parameters, at, I - 1, tile);
     AwaitProducts<0>();
     Pin<kLayers[I].out / 2>(sums.of);
   }
@@ -46,7 +44,7 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
                                         int tile, int next_tile, int tiles) {
   constexpr int kOut = kLayers[I].out;
   LoadMask<I>(sums, parameters, at, I, tile);
-  Multiply<I, 0>(sums, left, parameters, at, tile);
+  Multiply<I, 0>(sums, left, at);
   AddBias<kOut>(sums.of, at, VectorsBefore(I));
   Finish<I>(sums, at, VectorsBefore(I));
   if constexpr (I == LastUseOfInput()) {
@@ -56,6 +54,8 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
   }
   if constexpr (I + 1 < kNumLayers) {
     ToLeft<I, kOut>(sums.of, left.of, sums.mask);
+    // Before products read it: until they are done nobody else may.
+    Save<I, 0, kOut>(left, parameters, at, I, tile);
     Pin<kOut / 4>(left.of);
     RunFrom<I + 1>(sums, left, parameters, at, warpgroup, tile, next_tile, tiles);
   } else {
