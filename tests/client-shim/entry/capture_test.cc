@@ -156,5 +156,44 @@ TEST(ShimCalls, UnsafeCallSpoilsAGlobalCapture) {
             0);
 }
 
+// Who asks for what a stream depends on, but not for the edges' data, is told if there are such.
+TEST(Capture, EdgesWithDataAreNotLeftOutSilently) {
+  for (const bool has_data : {false, true}) {
+    FakeExecutor executor;
+    ScriptCaptures(&executor);
+    executor.On(shm::Op::kCaptureState, [&](const FakeRequest&, FakeReply* reply) {
+      shm::CaptureState state{};
+      state.status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+      state.num_dependencies = 1;
+      reply->Append(state);
+      reply->Append(uint64_t{0x1234});
+      CUgraphEdgeData edge{};
+      edge.type = has_data ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC : CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
+      reply->Append(edge);
+    });
+    EXPECT_EQ(RunInChild(executor.socket_path(),
+                         [&] {
+                           if (Begin() != 0) return 1;
+                           CUstream stream = nullptr;
+                           REQUIRE(SHIM(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+                           REQUIRE(BeginCapture(stream) == CUDA_SUCCESS);
+                           CUstreamCaptureStatus status{};
+                           const CUgraphNode* nodes = nullptr;
+                           const CUgraphEdgeData* edges = nullptr;
+                           size_t count = 0;
+                           const auto ask = SHIM(cuStreamGetCaptureInfo_v3);
+                           REQUIRE(ask(stream, &status, nullptr, nullptr, &nodes, nullptr, &count) ==
+                                   (has_data ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS));
+                           REQUIRE(ask(stream, &status, nullptr, nullptr, nullptr, nullptr, &count) == CUDA_SUCCESS);
+                           REQUIRE(ask(stream, &status, nullptr, nullptr, &nodes, &edges, &count) == CUDA_SUCCESS);
+                           REQUIRE(count == 1 && nodes[0] == reinterpret_cast<CUgraphNode>(0x1234));
+                           REQUIRE((edges[0].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC) == has_data);
+                           return 0;
+                         }),
+              0)
+        << has_data;
+  }
+}
+
 }  // namespace
 }  // namespace tally::client_shim

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "proto/driver/generated/wire_ops.h"
 #include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
@@ -93,6 +94,98 @@ TEST(ShimCalls, PerThreadTwinMeansThePerThreadStream) {
       EXPECT_EQ(request.Read<shm::Launch>().stream, shm::kPerThreadStream);
     }
   }
+}
+
+// Natively a block of too many registers is out of resources, one that __launch_bounds__ forbids an invalid value.
+TEST(ShimCalls, RegistersAreTheReasonOnlyWhereTheyAre) {
+  for (const int registers : {16, 255}) {
+    FakeExecutor executor;
+    ScriptKernel(&executor);
+    executor.On(shm::Op::kGetFunction, [&](const FakeRequest&, FakeReply* reply) {
+      shm::KernelDescription description{};
+      description.handle = kFunctionHandle;
+      description.attribute[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 256;
+      description.attribute[CU_FUNC_ATTRIBUTE_NUM_REGS] = registers;
+      description.attribute_valid = 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK | 1u << CU_FUNC_ATTRIBUTE_NUM_REGS;
+      reply->Append(description);
+    });
+    EXPECT_EQ(RunInChild(executor.socket_path(),
+                         [registers] {
+                           if (Begin() != 0) return 1;
+                           CUfunction function = nullptr;
+                           if (GetKernel(&function) != 0) return 1;
+                           const auto launch = [&](unsigned threads) {
+                             return SHIM(cuLaunchKernel)(function, 1, 1, 1, threads, 1, 1, 0, nullptr, nullptr,
+                                                         nullptr);
+                           };
+                           REQUIRE(launch(256) == CUDA_SUCCESS);
+                           REQUIRE(launch(1024) ==
+                                   (registers == 255 ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE));
+                           return 0;
+                         }),
+              0)
+        << registers;
+  }
+}
+
+// Its value may point at something that is then not carried.
+TEST(ShimCalls, ALaunchAttributeThatNobodyKnowsIsRefused) {
+  FakeExecutor executor;
+  ScriptKernel(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUfunction function = nullptr;
+                         if (GetKernel(&function) != 0) return 1;
+                         int number = 0;
+                         void* pointer = nullptr;
+                         void* parameters[] = {&number, &pointer};
+                         CUlaunchAttribute attribute{};
+                         CUlaunchConfig config{};
+                         config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+                         config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+                         config.attrs = &attribute;
+                         config.numAttrs = 1;
+                         const auto launch = [&](unsigned id) {
+                           attribute.id = static_cast<CUlaunchAttributeID>(id);
+                           return SHIM(cuLaunchKernelEx)(&config, function, parameters, nullptr);
+                         };
+                         for (const unsigned id : {40u, 63u, 64u, 64u + CU_LAUNCH_ATTRIBUTE_PRIORITY}) {
+                           REQUIRE(launch(id) == CUDA_ERROR_NOT_SUPPORTED);
+                         }
+                         REQUIRE(launch(CU_LAUNCH_ATTRIBUTE_PRIORITY) == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+}
+
+TEST(ShimCalls, ACooperativeGridIsTooLargeInWhicheverDirection) {
+  FakeExecutor executor;
+  ScriptKernel(&executor);
+  executor.On(kOp_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+              [](const FakeRequest&, FakeReply* reply) { reply->Append(uint64_t{1}); });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUfunction function = nullptr;
+                         if (GetKernel(&function) != 0) return 1;
+                         int number = 0, multiprocessors = 0;
+                         void* pointer = nullptr;
+                         void* parameters[] = {&number, &pointer};
+                         REQUIRE(SHIM(cuDeviceGetAttribute)(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                                            0) == CUDA_SUCCESS);
+                         const auto most = static_cast<unsigned>(multiprocessors);
+                         const auto launch = [&](unsigned x, unsigned y, unsigned z) {
+                           return SHIM(cuLaunchCooperativeKernel)(function, x, y, z, 32, 1, 1, 0, nullptr, parameters);
+                         };
+                         REQUIRE(launch(most, 1, 1) == CUDA_SUCCESS);
+                         REQUIRE(launch(1, most, 1) == CUDA_SUCCESS);
+                         REQUIRE(launch(most + 1, 1, 1) == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+                         REQUIRE(launch(1, most + 1, 1) == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+                         REQUIRE(launch(2, 1, most) == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+                         return 0;
+                       }),
+            0);
 }
 
 }  // namespace

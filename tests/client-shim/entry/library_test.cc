@@ -57,5 +57,48 @@ TEST(ShimCalls, KernelsOfALibraryAreListedToTheLast) {
             0);
 }
 
+// A function belongs to a context; what another one got is none of this.
+TEST(ShimCalls, AKernelHasAFunctionInEachContext) {
+  constexpr uint64_t kLibrary = shm::MakeHandle(shm::HandleKind::kLibrary, 0, true, 1);
+  FakeExecutor executor;
+  executor.On(shm::Op::kLoadLibrary, [](const FakeRequest&, FakeReply* reply) {
+    reply->Append(shm::LoadedImage{kLibrary, 0, 0});
+  });
+  executor.On(shm::Op::kGetKernel, [](const FakeRequest&, FakeReply* reply) {
+    shm::KernelDescription description{};
+    description.handle = shm::MakeHandle(shm::HandleKind::kKernel, 0, true, 1);
+    reply->Append(description);
+  });
+  executor.On(shm::Op::kKernelFunction, [](const FakeRequest& request, FakeReply* reply) {
+    shm::KernelDescription description{};
+    description.handle = shm::MakeHandle(shm::HandleKind::kFunction, 0, true, request.context + 1);
+    reply->Append(description);
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUlibrary library = nullptr;
+                         CUkernel kernel = nullptr;
+                         CUcontext first = nullptr, second = nullptr;
+                         const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+                         REQUIRE(SHIM(cuLibraryLoadData)(&library, ptx, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
+                                 CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuLibraryGetKernel)(&kernel, library, "kernel") == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuCtxGetCurrent)(&first) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuCtxCreate_v2)(&second, 0, 0) == CUDA_SUCCESS);
+                         CUfunction in_first[2] = {}, in_second[2] = {};
+                         for (int i = 0; i < 2; ++i) {
+                           REQUIRE(SHIM(cuCtxSetCurrent)(second) == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuKernelGetFunction)(&in_second[i], kernel) == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuCtxSetCurrent)(first) == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuKernelGetFunction)(&in_first[i], kernel) == CUDA_SUCCESS);
+                         }
+                         REQUIRE(in_first[0] == in_first[1] && in_second[0] == in_second[1]);
+                         REQUIRE(in_first[0] != in_second[0]);
+                         return 0;
+                       }),
+            0);
+}
+
 }  // namespace
 }  // namespace tally::client_shim

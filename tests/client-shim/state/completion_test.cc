@@ -187,5 +187,71 @@ TEST(CompletedBeforeTest, OnlyGrows) {
   EXPECT_FALSE(completed.Covers(5));
 }
 
+// The launch records it whenever it gets there.
+TEST_F(CompletionTest, AnEventInALaunchsAttributesIsNotKnown) {
+  ScriptKernel(&executor_);
+  EXPECT_EQ(
+      Run([](const Streams& streams) {
+        CUfunction function = nullptr;
+        if (GetKernel(&function) != 0) return 1;
+        int number = 0;
+        void* pointer = nullptr;
+        void* parameters[] = {&number, &pointer};
+        CUlaunchAttribute attribute{};
+        CUlaunchConfig config{};
+        config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+        config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+        config.hStream = streams.blocking;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        for (const auto id : {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT}) {
+          CUevent event = nullptr;
+          REQUIRE(SHIM(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+          REQUIRE(SHIM(cuEventRecord)(event, streams.other) == CUDA_SUCCESS);
+          REQUIRE(SHIM(cuStreamSynchronize)(streams.other) == CUDA_SUCCESS);
+          REQUIRE(Knows(event));
+          attribute.id = id;
+          if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+            attribute.value.programmaticEvent.event = event;
+          } else {
+            attribute.value.launchCompletionEvent.event = event;
+          }
+          REQUIRE(SHIM(cuLaunchKernelEx)(&config, function, parameters, nullptr) == CUDA_SUCCESS);
+          REQUIRE(!Knows(event));
+        }
+        return 0;
+      }),
+      0);
+}
+
+TEST_F(CompletionTest, AnEventThatIsRecordedOfAWholeContextIsNotKnown) {
+  EXPECT_EQ(Run([](const Streams& streams) {
+              REQUIRE(SHIM(cuEventRecord)(streams.event, streams.blocking) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuStreamSynchronize)(streams.blocking) == CUDA_SUCCESS);
+              REQUIRE(Knows(streams.event));
+              REQUIRE(SHIM(cuCtxWaitEvent)(streams.context, streams.event) == CUDA_SUCCESS);
+              REQUIRE(Knows(streams.event));
+              REQUIRE(SHIM(cuCtxRecordEvent)(streams.context, streams.event) == CUDA_SUCCESS);
+              REQUIRE(!Knows(streams.event));
+              return 0;
+            }),
+            0);
+}
+
+// One that was waited for says nothing of another.
+TEST_F(CompletionTest, AContextIsIdleByItself) {
+  EXPECT_EQ(Run([](const Streams& streams) {
+              CUcontext other = nullptr;
+              REQUIRE(SHIM(cuCtxCreate_v2)(&other, 0, 0) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuCtxSynchronize_v2)(other) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuCtxSynchronize_v2)(other) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuCtxSynchronize_v2)(streams.context) == CUDA_SUCCESS);
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(NumRequests(static_cast<uint16_t>(shm::Op::kSynchronizeContext)), 2u)
+      << "the second call knows, the third does not";
+}
+
 }  // namespace
 }  // namespace tally::client_shim
