@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstring>
@@ -10,7 +11,10 @@
 namespace tally::client_shim {
 namespace {
 
-// Natively each open counts, and gives the same address; it is closed once it has been closed as often.
+bool IsReserved(uint64_t address) { return ::msync(reinterpret_cast<void*>(address), 4096, MS_ASYNC) == 0; }
+
+// Natively each open counts, and gives the same address; it is closed once it has been closed as often. Then the
+// program may have something else there.
 TEST(Sharing, MemoryMayBeOpenedSeveralTimes) {
   constexpr uint64_t kAddress = 0x600000000000;
   FakeExecutor executor;
@@ -18,6 +22,8 @@ TEST(Sharing, MemoryMayBeOpenedSeveralTimes) {
   executor.On(shm::Op::kOpenShared, [num_opens](const FakeRequest&, FakeReply* reply) {
     reply->Append(shm::OpenedShared{kAddress, 1 << 21, 0, ++*num_opens});
   });
+  executor.On(shm::Op::kCloseShared,
+              [num_opens](const FakeRequest&, FakeReply* reply) { reply->Append(uint64_t{--*num_opens}); });
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        [] {
                          if (Begin() != 0) return 1;
@@ -33,10 +39,16 @@ TEST(Sharing, MemoryMayBeOpenedSeveralTimes) {
                                    CUDA_SUCCESS);
                            REQUIRE(address == kAddress);
                          }
+                         for (int i = 0; i < 3; ++i) {
+                           REQUIRE(IsReserved(kAddress));
+                           REQUIRE(SHIM(cuIpcCloseMemHandle)(kAddress) == CUDA_SUCCESS);
+                         }
+                         REQUIRE(!IsReserved(kAddress));
+                         REQUIRE(SHIM(cuIpcCloseMemHandle)(kAddress) == CUDA_ERROR_INVALID_VALUE);
                          return 0;
                        }),
             0);
-  EXPECT_EQ(*num_opens, 3u);
+  EXPECT_EQ(*num_opens, 0u);
 }
 
 }  // namespace
