@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 
 #include "base/futex.h"
 #include "base/unix_socket.h"
@@ -37,8 +38,17 @@ FakeExecutor::FakeExecutor() {
   EXPECT_TRUE(listening.has_value());
   if (!listening) return;
   listening_ = std::move(*listening);
-  threads_.emplace_back([this] { AcceptLoop(); });
-  threads_.emplace_back([this] { ReadLoop(); });
+  // A child that is forked while a thread is within the allocator may wait for it for ever, with sanitizers at least.
+  // So these have been there once before anybody forks, and while nobody has connected they need nothing more of it.
+  const auto are_there = std::make_shared<std::latch>(2);
+  for (const auto loop : {&FakeExecutor::AcceptLoop, &FakeExecutor::ReadLoop}) {
+    threads_.emplace_back([this, are_there, loop] {
+      std::make_unique<std::vector<char>>(1).reset();
+      are_there->count_down();
+      (this->*loop)();
+    });
+  }
+  are_there->wait();
 }
 
 FakeExecutor::~FakeExecutor() {

@@ -7,7 +7,7 @@
 namespace tally::client_shim {
 namespace {
 
-constexpr uint64_t kAddress = 0x600000000000;
+constexpr uint64_t kAddress = FakeExecutor::kFirstHostAddress + (uint64_t{1} << 40);  // free under asan, too
 constexpr size_t kPage = size_t{2} << 20;
 
 void ScriptMappings(FakeExecutor* executor, uint32_t unmapping) {

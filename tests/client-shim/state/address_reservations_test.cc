@@ -82,6 +82,18 @@ TEST(AddressReservations, ShareGranulesAndRefuseWhatIsMapped) {
   EXPECT_FALSE(reservations.Hold(kBase, 2 * kGranule));
   EXPECT_TRUE(IsFree(kBase)) << "a failed hold leaves nothing behind";
   ::munmap(mine, 4096);
+
+  // Some of it was held before, and what is behind that is somebody else's.
+  EXPECT_TRUE(reservations.Hold(kBase + kGranule, 100));
+  mine = ::mmap(reinterpret_cast<void*>(kBase + 3 * kGranule), 4096, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_NE(mine, MAP_FAILED);
+  EXPECT_FALSE(reservations.Hold(kBase, 5 * kGranule));
+  EXPECT_TRUE(IsFree(kBase));
+  EXPECT_FALSE(IsFree(kBase + kGranule));
+  reservations.Release(kBase + kGranule, 100);
+  EXPECT_TRUE(IsFree(kBase + kGranule));
+  ::munmap(mine, 4096);
 }
 
 }  // namespace

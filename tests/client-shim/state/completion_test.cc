@@ -134,6 +134,12 @@ TEST_F(CompletionTest, AResetForgets) {
               REQUIRE(Knows(s.event));
               REQUIRE(SHIM(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
               REQUIRE(!Knows(s.event));
+              // The one that begins anew was waited for; what was recorded in the last one is none of its.
+              CUcontext anew = nullptr;
+              REQUIRE(SHIM(cuDevicePrimaryCtxRetain)(&anew, 0) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuCtxSetCurrent)(anew) == CUDA_SUCCESS);
+              REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
+              REQUIRE(!Knows(s.event));
               return 0;
             }),
             0);
