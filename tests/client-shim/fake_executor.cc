@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <latch>
+#include <utility>
 
 #include "base/futex.h"
 #include "base/unix_socket.h"
@@ -38,17 +39,8 @@ FakeExecutor::FakeExecutor() {
   EXPECT_TRUE(listening.has_value());
   if (!listening) return;
   listening_ = std::move(*listening);
-  // A child that is forked while a thread is within the allocator may wait for it for ever, with sanitizers at least.
-  // So these have been there once before anybody forks, and while nobody has connected they need nothing more of it.
-  const auto are_there = std::make_shared<std::latch>(2);
-  for (const auto loop : {&FakeExecutor::AcceptLoop, &FakeExecutor::ReadLoop}) {
-    threads_.emplace_back([this, are_there, loop] {
-      std::make_unique<std::vector<char>>(1).reset();
-      are_there->count_down();
-      (this->*loop)();
-    });
-  }
-  are_there->wait();
+  threads_.push_back(StartSettled([this] { AcceptLoop(); }));
+  threads_.push_back(StartSettled([this] { ReadLoop(); }));
 }
 
 FakeExecutor::~FakeExecutor() {
@@ -351,6 +343,17 @@ void FakeExecutor::WriteReply(Channel* channel, uint16_t op, const FakeReply& re
     header->reply.data_doorbell.fetch_add(1);
     FutexWake(header->reply.data_doorbell, 1);
   }
+}
+
+std::thread StartSettled(std::function<void()> body) {
+  const auto is_settled = std::make_shared<std::latch>(1);
+  std::thread thread([is_settled, body = std::move(body)] {
+    std::make_unique<std::vector<char>>(1).reset();
+    is_settled->count_down();
+    body();
+  });
+  is_settled->wait();
+  return thread;
 }
 
 int RunInChild(const std::string& socket_path, const std::function<int()>& body) {

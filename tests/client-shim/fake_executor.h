@@ -143,6 +143,9 @@ class FakeExecutor {
   std::vector<std::thread> threads_;  // guarded by mutex_ until the destructor
 };
 
+// A thread that has used the allocator when this returns. A child that is forked while one does so for the first time
+// may wait for a lock for ever, with sanitizers at least: so who starts threads before RunInChild starts them by this.
+std::thread StartSettled(std::function<void()> body);
 // Runs `body` in a child process with TALLY_SOCKET set to `socket_path` and the built libcuda.so.1 not yet loaded. The
 // body returns 0 for success. Returns the exit status, 128 + signal if one ended it.
 int RunInChild(const std::string& socket_path, const std::function<int()>& body);

@@ -57,7 +57,7 @@ TEST(ShimCalls, ReplyThatWasWrittenJustBeforeTheExecutorsDeathCounts) {
 TEST(ShimCalls, FullRingWaitsForTheExecutorAndNoticesItsDeath) {
   FakeExecutor executor;
   executor.On(shm::Op::kOpenContext, [&](const FakeRequest&, FakeReply*) { executor.Pause(true); });
-  std::thread killer([&] {
+  std::thread killer = StartSettled([&] {
     while (!executor.IsRoomAwaited()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // as a rule it sleeps by then
     executor.Die();
