@@ -109,6 +109,10 @@ std::vector<FakeRequest> FakeExecutor::requests() {
   return sorted;
 }
 
+size_t FakeExecutor::NumRequests(uint16_t op) {
+  return static_cast<size_t>(std::ranges::count(requests(), op, &FakeRequest::op));
+}
+
 size_t FakeExecutor::num_channels() {
   const std::lock_guard lock(mutex_);
   size_t count = 0;

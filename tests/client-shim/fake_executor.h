@@ -88,6 +88,9 @@ class FakeExecutor {
   shm::SessionHeader* session_header();
   // Every request that was written before the call, except kDescribeDevices, in the order of sequence numbers.
   std::vector<FakeRequest> requests();
+  // How many of those are of an operation.
+  size_t NumRequests(uint16_t op);
+  size_t NumRequests(shm::Op op) { return NumRequests(static_cast<uint16_t>(op)); }
   size_t num_channels();
   // Whether a client waits for room for a request.
   bool IsRoomAwaited();

@@ -37,11 +37,7 @@ TEST(CopyBatch, TheFirstCopyThatFailsIsNamed) {
                          return 0;
                        }),
             0);
-  size_t num_copies = 0;
-  for (const FakeRequest& request : executor.requests()) {
-    num_copies += request.op == static_cast<uint16_t>(shm::Op::kCopyBox) ? 1 : 0;
-  }
-  EXPECT_EQ(num_copies, 3u + 1u);
+  EXPECT_EQ(executor.NumRequests(shm::Op::kCopyBox), 3u + 1u);
 }
 
 }  // namespace

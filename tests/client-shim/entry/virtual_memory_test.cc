@@ -45,11 +45,7 @@ TEST(VirtualMemory, AnUnmapThatFailsUnmapsNothing) {
                          return 0;
                        }),
             0);
-  size_t num_asked = 0;
-  for (const FakeRequest& request : executor.requests()) {
-    num_asked += request.op == static_cast<uint16_t>(shm::Op::kUnmapPhysical) ? 1 : 0;
-  }
-  EXPECT_EQ(num_asked, 1u);
+  EXPECT_EQ(executor.NumRequests(shm::Op::kUnmapPhysical), 1u);
 }
 
 TEST(VirtualMemory, WhatIsUnmappedIsNotFound) {

@@ -46,11 +46,7 @@ class CompletionTest : public ::testing::Test {
       return body(streams);
     });
   }
-  size_t NumRequests(uint16_t op) {
-    size_t count = 0;
-    for (const FakeRequest& request : executor_.requests()) count += request.op == op ? 1 : 0;
-    return count;
-  }
+  size_t NumRequests(uint16_t op) { return executor_.NumRequests(op); }
 
   FakeExecutor executor_;
   uint64_t num_streams_ = 0;
