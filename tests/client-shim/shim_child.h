@@ -60,6 +60,26 @@ inline int GetKernel(CUfunction* function) {
   return 0;
 }
 
+// A launch of that kernel by cuLaunchKernelEx: one thread, and one attribute.
+struct LaunchWithAttribute {
+  LaunchWithAttribute() {
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  LaunchWithAttribute(const LaunchWithAttribute&) = delete;
+  LaunchWithAttribute& operator=(const LaunchWithAttribute&) = delete;
+  CUresult Launch(CUfunction function) {
+    int number = 0;
+    void* pointer = nullptr;
+    void* parameters[] = {&number, &pointer};
+    return SHIM(cuLaunchKernelEx)(&config, function, parameters, nullptr);
+  }
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config{};
+};
+
 // Streams with names of their own.
 inline void ScriptStreams(FakeExecutor* executor) {
   auto next = std::make_shared<uint64_t>(0);

@@ -137,18 +137,10 @@ TEST(ShimCalls, ALaunchAttributeThatNobodyKnowsIsRefused) {
                          if (Begin() != 0) return 1;
                          CUfunction function = nullptr;
                          if (GetKernel(&function) != 0) return 1;
-                         int number = 0;
-                         void* pointer = nullptr;
-                         void* parameters[] = {&number, &pointer};
-                         CUlaunchAttribute attribute{};
-                         CUlaunchConfig config{};
-                         config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-                         config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-                         config.attrs = &attribute;
-                         config.numAttrs = 1;
+                         LaunchWithAttribute arguments;
                          const auto launch = [&](unsigned id) {
-                           attribute.id = static_cast<CUlaunchAttributeID>(id);
-                           return SHIM(cuLaunchKernelEx)(&config, function, parameters, nullptr);
+                           arguments.attribute.id = static_cast<CUlaunchAttributeID>(id);
+                           return arguments.Launch(function);
                          };
                          for (const unsigned id : {40u, 63u, 64u, 64u + CU_LAUNCH_ATTRIBUTE_PRIORITY}) {
                            REQUIRE(launch(id) == CUDA_ERROR_NOT_SUPPORTED);

@@ -196,29 +196,21 @@ TEST_F(CompletionTest, AnEventInALaunchsAttributesIsNotKnown) {
       Run([](const Streams& streams) {
         CUfunction function = nullptr;
         if (GetKernel(&function) != 0) return 1;
-        int number = 0;
-        void* pointer = nullptr;
-        void* parameters[] = {&number, &pointer};
-        CUlaunchAttribute attribute{};
-        CUlaunchConfig config{};
-        config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-        config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-        config.hStream = streams.blocking;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
+        LaunchWithAttribute arguments;
+        arguments.config.hStream = streams.blocking;
         for (const auto id : {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT}) {
           CUevent event = nullptr;
           REQUIRE(SHIM(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
           REQUIRE(SHIM(cuEventRecord)(event, streams.other) == CUDA_SUCCESS);
           REQUIRE(SHIM(cuStreamSynchronize)(streams.other) == CUDA_SUCCESS);
           REQUIRE(Knows(event));
-          attribute.id = id;
+          arguments.attribute.id = id;
           if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
-            attribute.value.programmaticEvent.event = event;
+            arguments.attribute.value.programmaticEvent.event = event;
           } else {
-            attribute.value.launchCompletionEvent.event = event;
+            arguments.attribute.value.launchCompletionEvent.event = event;
           }
-          REQUIRE(SHIM(cuLaunchKernelEx)(&config, function, parameters, nullptr) == CUDA_SUCCESS);
+          REQUIRE(arguments.Launch(function) == CUDA_SUCCESS);
           REQUIRE(!Knows(event));
         }
         return 0;
