@@ -202,81 +202,94 @@ std::vector<uint16_t> Network::RandomValues(int64_t count, uint32_t seed) const 
   return x;
 }
 
-std::vector<std::vector<double>> Network::Reference(const uint16_t* row) const {
-  std::vector<std::vector<double>> all;
-  std::vector<double> x(static_cast<size_t>(input()));
-  for (size_t c = 0; c < x.size(); ++c) x[c] = Decode(row[c]);
+std::vector<double> Network::DecodeRow(const uint16_t* row, int columns) const {
+  std::vector<double> values(static_cast<size_t>(columns));
+  for (size_t c = 0; c < values.size(); ++c) values[c] = Decode(row[c]);
+  return values;
+}
+
+std::vector<double> Network::Reference(const uint16_t* row) const {
+  const std::vector<double> x = DecodeRow(row, input());
   std::vector<double> hidden = x;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const NetworkLayer& layer = layers_[i];
-    const Operands& of = operands_[i];
-    std::vector<double> taken = hidden;
-    if (layer.concat == TALLY_PIPELINE_INPUT_FIRST) taken.insert(taken.begin(), x.begin(), x.end());
-    if (layer.concat == TALLY_PIPELINE_INPUT_LAST) taken.insert(taken.end(), x.begin(), x.end());
-    hidden.assign(static_cast<size_t>(layer.out), 0);
-    for (size_t r = 0; r < hidden.size(); ++r) {
-      double sum = layer.has_bias ? Decode(of.bias[r]) : 0;
-      const uint16_t* weights = of.weights.data() + r * static_cast<size_t>(PitchOf(layer));
-      for (size_t c = 0; c < taken.size(); ++c) sum += Decode(weights[c]) * taken[c];
-      hidden[r] = sum;
-    }
-    if (layer.activation != 0)
-      for (double& value : hidden) value = Activate(layer.activation, Round(value));
-    if (layer.norm != 0) {
-      double mean = 0, squares = 0;
-      for (double& value : hidden) value = Round(value);
-      if (layer.norm == TALLY_PIPELINE_LAYER_NORM)
-        for (const double value : hidden) mean += value / layer.out;
-      for (const double value : hidden) squares += (value - mean) * (value - mean) / layer.out;
-      const bool has_scale = of.on_gpu_scale != nullptr;
-      for (size_t r = 0; r < hidden.size(); ++r) {
-        hidden[r] = (hidden[r] - mean) / std::sqrt(squares + kEpsilon) * (has_scale ? Decode(of.scale[r]) : 1) +
-                    (has_scale ? Decode(of.shift[r]) : 0);
-      }
-    }
-    if (layer.residual)
-      for (size_t r = 0; r < hidden.size(); ++r) hidden[r] = Round(hidden[r]) + x[r];
+  for (size_t i = 0; i < layers_.size(); ++i) hidden = Leaving(i, hidden, x);
+  return hidden;
+}
+
+std::vector<double> Network::Leaving(size_t i, std::vector<double> taken, const std::vector<double>& x) const {
+  const NetworkLayer& layer = layers_[i];
+  const Operands& of = operands_[i];
+  if (layer.concat == TALLY_PIPELINE_INPUT_FIRST) taken.insert(taken.begin(), x.begin(), x.end());
+  if (layer.concat == TALLY_PIPELINE_INPUT_LAST) taken.insert(taken.end(), x.begin(), x.end());
+  std::vector<double> hidden(static_cast<size_t>(layer.out));
+  for (size_t r = 0; r < hidden.size(); ++r) {
+    double sum = layer.has_bias ? Decode(of.bias[r]) : 0;
+    const uint16_t* weights = of.weights.data() + r * static_cast<size_t>(PitchOf(layer));
+    for (size_t c = 0; c < taken.size(); ++c) sum += Decode(weights[c]) * taken[c];
+    hidden[r] = sum;
+  }
+  if (layer.activation != 0)
+    for (double& value : hidden) value = Activate(layer.activation, Round(value));
+  if (layer.norm != 0) {
+    double mean = 0, squares = 0;
     for (double& value : hidden) value = Round(value);
-    all.push_back(hidden);
+    if (layer.norm == TALLY_PIPELINE_LAYER_NORM)
+      for (const double value : hidden) mean += value / layer.out;
+    for (const double value : hidden) squares += (value - mean) * (value - mean) / layer.out;
+    const bool has_scale = of.on_gpu_scale != nullptr;
+    for (size_t r = 0; r < hidden.size(); ++r) {
+      hidden[r] = (hidden[r] - mean) / std::sqrt(squares + kEpsilon) * (has_scale ? Decode(of.scale[r]) : 1) +
+                  (has_scale ? Decode(of.shift[r]) : 0);
+    }
   }
-  return all;
+  if (layer.residual)
+    for (size_t r = 0; r < hidden.size(); ++r) hidden[r] = Round(hidden[r]) + x[r];
+  for (double& value : hidden) value = Round(value);
+  return hidden;
 }
 
-std::vector<std::vector<double>> Network::Gradients(const std::vector<std::vector<double>>& given,
-                                                    const uint16_t* dy) const {
-  std::vector<double> gradient(static_cast<size_t>(output()));
-  for (size_t c = 0; c < gradient.size(); ++c) gradient[c] = Decode(dy[c]);
-  std::vector<std::vector<double>> all(layers_.size());
-  for (size_t i = layers_.size(); i-- > 0;) {
-    std::vector<double> sums(static_cast<size_t>(layers_[i].in));
-    for (size_t r = 0; r < gradient.size(); ++r) {
-      const uint16_t* weights = operands_[i].weights.data() + r * static_cast<size_t>(PitchOf(layers_[i]));
-      for (size_t c = 0; c < sums.size(); ++c) sums[c] += Decode(weights[c]) * gradient[r];
-    }
-    for (size_t c = 0; c < sums.size(); ++c) {
-      // Not where a value is no number: there nothing was cut off.
-      const bool ends = i > 0 && layers_[i - 1].activation != 0 && given[i - 1][c] <= 0;
-      sums[c] = ends ? 0 : Round(sums[c]);
-    }
-    all[i] = gradient = sums;
+std::vector<double> Network::Gradient(size_t i, const std::vector<double>& taken,
+                                      const std::vector<double>& gradient) const {
+  std::vector<double> sums(static_cast<size_t>(layers_[i].in));
+  for (size_t r = 0; r < gradient.size(); ++r) {
+    const uint16_t* weights = operands_[i].weights.data() + r * static_cast<size_t>(PitchOf(layers_[i]));
+    for (size_t c = 0; c < sums.size(); ++c) sums[c] += Decode(weights[c]) * gradient[r];
   }
-  return all;
+  for (size_t c = 0; c < sums.size(); ++c) {
+    // Not where a value is no number: there nothing was cut off.
+    const bool ends = i > 0 && layers_[i - 1].activation != 0 && taken[c] <= 0;
+    sums[c] = ends ? 0 : Round(sums[c]);
+  }
+  return sums;
 }
 
-void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row) {
-  const double relative = network.Encode(1) == 0x3f80 ? 0.04 : 0.01;
+namespace {
+
+// Each element within `of_value` of itself, and within `of_row` of the row's root of mean squares.
+void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row, double of_value,
+                double of_row) {
   double squares = 0;
   for (const double value : expected) squares += value * value / static_cast<double>(expected.size());
-  const double allowed = relative * std::sqrt(squares) + 1e-6;
+  const double allowed = of_row * std::sqrt(squares) + 1e-6;
   for (size_t c = 0; c < expected.size(); ++c)
-    ASSERT_NEAR(network.Decode(row[c]), expected[c], allowed + relative * std::fabs(expected[c])) << "column " << c;
+    ASSERT_NEAR(network.Decode(row[c]), expected[c], allowed + of_value * std::fabs(expected[c])) << "column " << c;
+}
+
+}  // namespace
+
+void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row) {
+  const double relative = network.IsBf16() ? 0.04 : 0.01;
+  CompareRow(network, expected, row, relative, relative);
+}
+
+void CompareRowOfOneLayer(const Network& network, const std::vector<double>& expected, const uint16_t* row) {
+  CompareRow(network, expected, row, network.IsBf16() ? 1.0 / 128 : 1.0 / 1024, 1e-4);
 }
 
 void Compare(const Network& network, const std::vector<uint16_t>& x, size_t x_pitch, const std::vector<uint16_t>& y,
              size_t y_pitch, int64_t rows) {
   for (int64_t row = 0; row < rows; ++row) {
     SCOPED_TRACE(testing::Message() << "row " << row);
-    const auto expected = network.Reference(x.data() + static_cast<size_t>(row) * x_pitch).back();
+    const auto expected = network.Reference(x.data() + static_cast<size_t>(row) * x_pitch);
     CompareRow(network, expected, y.data() + static_cast<size_t>(row) * y_pitch);
     if (testing::Test::HasFatalFailure()) return;
   }

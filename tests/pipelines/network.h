@@ -46,11 +46,15 @@ class Network {
   // Values as stored: 16 bits each.
   std::vector<uint16_t> RandomRows(int64_t rows, uint32_t seed) const { return RandomValues(rows * input(), seed); }
   std::vector<uint16_t> RandomValues(int64_t count, uint32_t seed) const;
-  // What leaves each layer, of one row.
-  std::vector<std::vector<double>> Reference(const uint16_t* row) const;
-  // Of one row: the gradient of each layer's input, as it leaves the layer before; of the first one the row's. `given`:
-  // what leaves each layer but the last. Of chains that have a backward pass.
-  std::vector<std::vector<double>> Gradients(const std::vector<std::vector<double>>& given, const uint16_t* dy) const;
+  // Of one row: what leaves the last layer.
+  std::vector<double> Reference(const uint16_t* row) const;
+  // What leaves layer `i`, of what leaves the one before and of the chain's input `x`.
+  std::vector<double> Leaving(size_t i, std::vector<double> taken, const std::vector<double>& x) const;
+  // The gradient of what layer `i` takes, as it leaves the layer before, of that of what leaves `i`. `taken`: what it
+  // takes, which says where gradients end. Of chains that have a backward pass.
+  std::vector<double> Gradient(size_t i, const std::vector<double>& taken, const std::vector<double>& gradient) const;
+  std::vector<double> DecodeRow(const uint16_t* row, int columns) const;
+  bool IsBf16() const { return dtype_ == TALLY_PIPELINE_BF16; }
   double Decode(uint16_t bits) const;
   uint16_t Encode(double value) const;
 
@@ -80,6 +84,8 @@ struct LaunchShape {
 };
 std::vector<uint16_t> LaunchAndCompare(Gpu& gpu, const Network& network, const tally_pipeline* pipeline,
                                        const LaunchShape& shape, uint32_t seed);
+// Within one rounding of the type: of what one layer makes of values that are known.
+void CompareRowOfOneLayer(const Network& network, const std::vector<double>& expected, const uint16_t* row);
 // As near as the roundings between layers allow.
 void CompareRow(const Network& network, const std::vector<double>& expected, const uint16_t* row);
 // Every element of `rows` rows `y` (pitch `y_pitch`) against the reference of `x`.

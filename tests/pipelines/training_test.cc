@@ -76,23 +76,23 @@ class Step {
     const auto& layers = network_.layers();
     for (size_t row = 0; row < static_cast<size_t>(rows_); ++row) {
       SCOPED_TRACE(testing::Message() << "row " << row);
-      const auto leaving = network_.Reference(x_.data() + row * Pitch(In()));
-      // Which gradients end follows from what was saved: it is compared, and may differ where it is next to nothing.
-      std::vector<std::vector<double>> given(layers.size() - 1);
-      for (size_t i = 0; i + 1 < layers.size(); ++i) {
-        SCOPED_TRACE(testing::Message() << "saved by layer " << i);
-        const uint16_t* const values = SavedRow(saved_, i, row);
-        for (int c = 0; c < layers[i].out; ++c) given[i].push_back(network_.Decode(values[c]));
-        CompareRow(network_, leaving[i], values);
+      // Layer by layer, each from what the GPU has of the one before: so a rounding does not add up with others.
+      const std::vector<double> x = network_.DecodeRow(x_.data() + row * Pitch(In()), network_.input());
+      std::vector<std::vector<double>> taken = {x};
+      for (size_t i = 0; i < layers.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << "what leaves layer " << i);
+        const bool is_last = i + 1 == layers.size();
+        const uint16_t* const values = is_last ? y_.data() + row * Pitch(Out()) : SavedRow(saved_, i, row);
+        CompareRowOfOneLayer(network_, network_.Leaving(i, taken[i], x), values);
+        taken.push_back(network_.DecodeRow(values, layers[i].out));
       }
-      CompareRow(network_, leaving.back(), y_.data() + row * Pitch(Out()));
-      const auto gradients = network_.Gradients(given, dy_.data() + row * Pitch(Out()));
-      for (size_t i = 1; i < layers.size(); ++i) {
-        SCOPED_TRACE(testing::Message() << "gradient of what leaves layer " << i - 1);
-        CompareRow(network_, gradients[i], SavedRow(dz_, i - 1, row));
+      std::vector<double> gradient = network_.DecodeRow(dy_.data() + row * Pitch(Out()), network_.output());
+      for (size_t i = layers.size(); i-- > (with_dx_ ? 0u : 1u);) {
+        SCOPED_TRACE(testing::Message() << "gradient of what layer " << i << " takes");
+        const uint16_t* const values = i == 0 ? dx_.data() + row * Pitch(In()) : SavedRow(dz_, i - 1, row);
+        CompareRowOfOneLayer(network_, network_.Gradient(i, taken[i], gradient), values);
+        gradient = network_.DecodeRow(values, layers[i].in);
       }
-      SCOPED_TRACE("dx");
-      if (with_dx_) CompareRow(network_, gradients[0], dx_.data() + row * Pitch(In()));
       if (testing::Test::HasFatalFailure()) return;
     }
     ExpectUntouched(y_, Out(), Pitch(Out()));

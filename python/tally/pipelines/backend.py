@@ -17,8 +17,8 @@ _log = logging.getLogger("tally.pipelines")
 
 def _patches(mode, options):
     """Inductor's configuration for torch.compile's `mode` and `options`."""
-    import torch._inductor
-    return {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}
+    from torch import _inductor
+    return {**(_inductor.list_mode_options(mode) if mode else {}), **(options or {})}
 
 
 def _verdict(module, chain, patches):

@@ -66,8 +66,8 @@ def _with_backward():
     """Compiles backward passes at once. By its first call one would count as part of what is compiled around this."""
     if not torch.is_grad_enabled():
         return contextlib.nullcontext()
-    import torch._functorch.config
-    return torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+    from torch._functorch import config
+    return config.patch(force_non_lazy_backward_lowering=True)
 
 
 def _compiled(module, x, operands, patches):

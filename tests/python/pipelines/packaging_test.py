@@ -1,4 +1,5 @@
-"""What pip and Debian's packages install is the same: every part of the package, and the backend's name."""
+"""The package as files: pip and Debian's packages install the same, and no name is hidden by an import."""
+import ast
 import glob
 import os
 import re
@@ -27,6 +28,18 @@ class Installed(unittest.TestCase):
                    for path in glob.glob(os.path.join(stub.PACKAGE, "**", "*.py"), recursive=True)}
         (listed,) = re.findall(r"^packages = \[(.*)\]$", text("python", "pyproject.toml"), re.MULTILINE)
         self.assertEqual(sorted(folders - {"."}), sorted(re.findall(r'"([\w.]+)"', listed)))
+
+    def test_no_import_in_a_function_hides_a_module(self):
+        """`import torch.x` makes `torch` a name of the function, which has no value before that line."""
+        for path in glob.glob(os.path.join(stub.PACKAGE, "**", "*.py"), recursive=True):
+            module = ast.parse(text("python", os.path.relpath(path, stub.PACKAGE)))
+            functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+            imported = {(name.asname or name.name).split(".")[0] for node in module.body if isinstance(node, ast.Import)
+                        for name in node.names}
+            hidden = [f"{path}:{node.lineno}" for function in functions for node in ast.walk(function)
+                      if isinstance(node, ast.Import) for name in node.names
+                      if (name.asname or name.name).split(".")[0] in imported]
+            self.assertEqual(hidden, [])
 
 
 if __name__ == "__main__":

@@ -19,6 +19,13 @@ def _folder():
     return folder
 
 
+@functools.lru_cache(maxsize=None)
+def _folder_without_driver():
+    folder = tempfile.TemporaryDirectory()
+    with open(os.path.join(folder.name, "libcuda.so.1"), "wb"):  # no library: nothing is looked for behind it
+        return folder
+
+
 def library():
     return os.path.join(_folder().name, "libtally-pipelines.so")
 
@@ -48,6 +55,6 @@ class StubTest(unittest.TestCase):
             return file.read().splitlines()
 
     def environment(self, driver=True):
-        """For a further Python, with the stub's driver or without any."""
-        where = _folder().name if driver else ""
+        """For a further Python, with the stub's driver or without any, on a machine that has one as well."""
+        where = _folder().name if driver else _folder_without_driver().name
         return {**os.environ, "PYTHONPATH": PACKAGE, "LD_LIBRARY_PATH": where, "PYTHONDONTWRITEBYTECODE": "1"}
