@@ -14,15 +14,20 @@ constexpr int64_t kMostKernels = 48;
 constexpr const char* kHoldingPtx = R"(.version 6.3
 .target sm_70
 .address_size 64
-.visible .entry tally_hold(.param .u64 released, .param .u64 num_ended, .param .u32 ticket, .param .u64 duration) {
+.visible .entry tally_hold(.param .u64 released, .param .u64 num_ended, .param .u64 orders) {
   .reg .pred %p<2>;
-  .reg .b32 %r<4>;
-  .reg .b64 %d<5>;
+  .reg .b32 %r<6>;
+  .reg .b64 %d<8>;
+  mov.u64 %d3, %globaltimer;
   ld.param.u64 %d0, [released];
   ld.param.u64 %d1, [num_ended];
-  ld.param.u32 %r0, [ticket];
-  ld.param.u64 %d2, [duration];
-  mov.u64 %d3, %globaltimer;
+  ld.param.u64 %d5, [orders];
+  ld.volatile.global.u32 %r4, [%d1];
+  and.b32 %r5, %r4, 127;
+  mul.wide.u32 %d6, %r5, 16;
+  add.u64 %d7, %d5, %d6;
+  ld.volatile.global.u64 %d2, [%d7];
+  ld.volatile.global.u32 %r0, [%d7 + 8];
 again:
   ld.volatile.global.u32 %r1, [%d0];
   sub.u32 %r2, %r1, %r0;
@@ -34,8 +39,7 @@ again:
   setp.lt.u64 %p1, %d4, %d2;
   @%p1 bra again;
 done:
-  ld.volatile.global.u32 %r3, [%d1];
-  add.u32 %r3, %r3, 1;
+  add.u32 %r3, %r4, 1;
   st.volatile.global.u32 [%d1], %r3;
   ret;
 }
@@ -49,13 +53,15 @@ HoldingKernels::~HoldingKernels() {
     driver_.cuStreamSynchronize(stream_);
     driver_.cuStreamDestroy_v2(stream_);
   }
+  if (graph_ != nullptr) driver_.cuGraphExecDestroy(graph_);
   if (module_ != nullptr) driver_.cuModuleUnload(module_);
   if (words_ != nullptr) driver_.cuMemFreeHost(words_);
 }
 
 CUresult HoldingKernels::Load() {
   if (driver_.cuMemHostAlloc == nullptr || driver_.cuMemFreeHost == nullptr ||
-      driver_.cuMemHostGetDevicePointer_v2 == nullptr) {
+      driver_.cuMemHostGetDevicePointer_v2 == nullptr || driver_.cuGraphAddKernelNode_v2 == nullptr ||
+      driver_.cuGraphInstantiateWithFlags == nullptr) {
     return failed_ = CUDA_ERROR_NOT_SUPPORTED;
   }
   void* memory = nullptr;
@@ -67,25 +73,45 @@ CUresult HoldingKernels::Load() {
   if (failed_ == CUDA_SUCCESS) failed_ = driver_.cuModuleGetFunction(&function_, module_, "tally_hold");
   // The first launch would else load it, and wait for the context then.
   if (failed_ == CUDA_SUCCESS && driver_.cuFuncLoad != nullptr) failed_ = driver_.cuFuncLoad(function_);
+  if (failed_ == CUDA_SUCCESS) failed_ = MakeGraph();
   // The lowest priority: a kernel of the service goes first.
   if (failed_ == CUDA_SUCCESS) failed_ = driver_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0);
   return failed_;
 }
 
+CUresult HoldingKernels::MakeGraph() {
+  CUdeviceptr released = words_address_ + offsetof(Words, released);
+  CUdeviceptr num_ended = words_address_ + offsetof(Words, num_ended);
+  CUdeviceptr orders = words_address_ + offsetof(Words, orders);
+  void* parameters[] = {&released, &num_ended, &orders};
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  kernel.func = function_;
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.kernelParams = parameters;
+  CUgraph graph = nullptr;
+  CUresult result = driver_.cuGraphCreate(&graph, 0);
+  if (result != CUDA_SUCCESS) return result;
+  CUgraphNode node = nullptr;
+  result = driver_.cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &kernel);
+  if (result == CUDA_SUCCESS) result = driver_.cuGraphInstantiateWithFlags(&graph_, graph, 0);
+  driver_.cuGraphDestroy(graph);
+  return result;
+}
+
 CUresult HoldingKernels::Keep(const Queue& queue) {
   if (failed_ != CUDA_SUCCESS) return failed_;
-  uint32_t num_queued = num_launched_ - words_->num_ended.load(std::memory_order_relaxed);
+  uint32_t num_queued = num_left();
   uint32_t ticket = ticket_.load(std::memory_order_relaxed);
   if (!is_holding()) {
     num_queued = 0;  // what is left ends at once
     ticket_.store(++ticket, std::memory_order_relaxed);
   }
-  CUdeviceptr released = words_address_ + offsetof(Words, released);
-  CUdeviceptr num_ended = words_address_ + offsetof(Words, num_ended);
-  auto each_ns = static_cast<uint64_t>(queue.each.count());
-  void* parameters[] = {&released, &num_ended, &ticket, &each_ns};
-  for (; num_queued < queue.num_kernels; ++num_queued, ++num_launched_) {
-    failed_ = driver_.cuLaunchKernel(function_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
+  const uint32_t num_wanted = queue.num_kernels - std::min(num_queued, queue.num_kernels);
+  const uint32_t last = num_launched_ + std::min(num_wanted, kNumOrders - num_left());
+  for (; num_launched_ != last; ++num_launched_) {
+    words_->orders[num_launched_ % kNumOrders] = {static_cast<uint64_t>(queue.each.count()), ticket, 0};
+    failed_ = driver_.cuGraphLaunch(graph_, stream_);
     if (failed_ != CUDA_SUCCESS) break;
   }
   return failed_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/driver/holding_kernels.h"
 
 namespace tally::server {
 
@@ -39,19 +40,32 @@ struct HeldGpu {
       return CUDA_SUCCESS;
     };
     table.cuGetErrorName = [](CUresult, const char** name) { return *name = "an error", CUDA_SUCCESS; };
-    table.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                              CUstream, void** parameters, void**) {
-      released = *static_cast<uint32_t**>(parameters[0]);
-      ended = *static_cast<uint32_t**>(parameters[1]);
-      ticket = *static_cast<uint32_t*>(parameters[2]);
-      each_ns = *static_cast<uint64_t*>(parameters[3]);
-      if (result == CUDA_SUCCESS) ++num_launched;
-      return result;
+    table.cuGraphCreate = [](CUgraph* graph, unsigned) { return *graph = reinterpret_cast<CUgraph>(1), CUDA_SUCCESS; };
+    table.cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; };
+    table.cuGraphAddKernelNode_v2 = [](CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
+                                       const CUDA_KERNEL_NODE_PARAMS* kernel) {
+      released = *static_cast<uint32_t**>(kernel->kernelParams[0]);
+      ended = *static_cast<uint32_t**>(kernel->kernelParams[1]);
+      orders = *static_cast<HoldingKernels::Order**>(kernel->kernelParams[2]);
+      return CUDA_SUCCESS;
+    };
+    table.cuGraphInstantiateWithFlags = [](CUgraphExec* graph, CUgraph, unsigned long long) {
+      return *graph = reinterpret_cast<CUgraphExec>(1), CUDA_SUCCESS;
+    };
+    table.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
+    table.cuGraphLaunch = [](CUgraphExec, CUstream) {
+      if (result != CUDA_SUCCESS) return result;
+      const HoldingKernels::Order& order = orders.load()[num_launched % 128];
+      ticket = order.ticket;
+      each_ns = order.each_ns;
+      ++num_launched;
+      return CUDA_SUCCESS;
     };
     result = CUDA_SUCCESS;
     num_launched = 0;
     released = nullptr;
     ended = nullptr;
+    ticket = 0;
     was_released_at_end = false;
   }
   static DriverTable Table() {
@@ -60,7 +74,7 @@ struct HeldGpu {
     return table;
   }
   // What the last kernel that was launched waits for.
-  static bool IsReleased() { return released == nullptr || static_cast<int32_t>(Released() - ticket) >= 0; }
+  static bool IsReleased() { return num_launched == 0 || static_cast<int32_t>(Released() - ticket) >= 0; }
   // Up to what ticket kernels may go.
   static uint32_t Released() { return std::atomic_ref(*released.load()).load(); }
   static void End(uint32_t num_kernels) { std::atomic_ref(*ended.load()).store(num_kernels); }
@@ -70,6 +84,7 @@ struct HeldGpu {
   static inline std::atomic<uint32_t> ticket;
   static inline std::atomic<uint64_t> each_ns;
   static inline std::atomic<uint32_t*> released, ended;
+  static inline std::atomic<HoldingKernels::Order*> orders;
   static inline bool was_released_at_end;
   static inline std::thread::id ended_by;
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/server/executor/driver/held_gpu.h"
 #include "tests/server/executor/issue/sim_device.h"
 
@@ -44,6 +46,20 @@ TEST_F(HoldingKernelsTest, AReleaseEndsWhatIsQueuedAndNothingLater) {
   kernels_.Keep(kQueue);
   EXPECT_FALSE(HeldGpu::IsReleased());
   EXPECT_EQ(HeldGpu::num_launched, 64u);
+}
+
+// Each finds its order where it looks; whoever has not ended still reads its own.
+TEST_F(HoldingKernelsTest, MoreThanThereAreOrdersForAreNeverQueued) {
+  for (int i = 0; i < 10; ++i) {
+    kernels_.Keep({48, microseconds(10)});
+    kernels_.Release();
+  }
+  EXPECT_EQ(HeldGpu::num_launched, 128u);
+  HeldGpu::End(100);
+  kernels_.Keep({48, microseconds(20)});
+  EXPECT_EQ(HeldGpu::num_launched, 176u);
+  EXPECT_EQ(HeldGpu::each_ns, 20'000u);
+  EXPECT_FALSE(HeldGpu::IsReleased());
 }
 
 // Behind one that runs another must wait, or the GPU turns away; and a long time is not thousands of kernels.
@@ -114,16 +130,15 @@ class HoldingKernelsOnGpuTest : public SimDeviceTest {
   void SetUp() override {
     SimDeviceTest::SetUp();
     table_ = driver_;
-    launch = driver_.cuLaunchKernel;
-    table_.cuLaunchKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
-                               unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
+    launch = driver_.cuGraphLaunch;
+    table_.cuGraphLaunch = [](CUgraphExec graph, CUstream stream) {
       ++num_launched;
-      return launch(function, x, y, z, bx, by, bz, shared, stream, parameters, extra);
+      return launch(graph, stream);
     };
     num_launched = 0;
   }
   DriverTable table_{};
-  static inline decltype(DriverTable::cuLaunchKernel) launch;
+  static inline decltype(DriverTable::cuGraphLaunch) launch;
   static inline int num_launched;
 };
 
@@ -136,6 +151,21 @@ TEST_F(HoldingKernelsOnGpuTest, LastsUntilItIsReleased) {
     kernels.Release();
   }
   EXPECT_EQ(num_launched, 12);
+}
+
+// Those of before end though they would last, and the later ones though those of before were released.
+TEST_F(HoldingKernelsOnGpuTest, EachFindsItsOwnOrder) {
+  HoldingKernels kernels(table_);
+  ASSERT_EQ(kernels.Load(), CUDA_SUCCESS);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(kernels.Keep({3, std::chrono::hours(1)}), CUDA_SUCCESS);
+    kernels.Release();
+    ASSERT_EQ(kernels.Keep({2, microseconds(1)}), CUDA_SUCCESS);
+    while (kernels.num_left() != 0) std::this_thread::yield();
+    EXPECT_TRUE(kernels.is_holding());
+    kernels.Release();
+  }
+  EXPECT_EQ(num_launched, 500);
 }
 
 TEST_F(HoldingKernelsOnGpuTest, EndsByItselfAndIsFilledUp) {
