@@ -7,58 +7,67 @@
 namespace tally::scheduler {
 namespace {
 
-// What a round weighs when its way has another one.
-constexpr double kMemoryOfRounds = 0.9;
+constexpr double kMemoryOfGains = 0.9;  // of a comparison when the next one comes
+constexpr double kLeastWeight = 3;      // of comparisons
 constexpr double kLeastGain = 0.01;
-constexpr double kStandardErrors = 2;
-constexpr double kStandardErrorsOfSurprise = 4;
+constexpr double kMostGain = 0.5;
+constexpr double kStandardErrors = 2;         // for which a way is preferred
+constexpr double kStandardErrorsOfKnown = 4;  // and not looked at often any more
 
 }  // namespace
 
-void HoldGuard::Moments::Add(double number, double memory) {
-  weight = weight * memory + 1;
-  sum = sum * memory + number;
-  sum_of_squares = sum_of_squares * memory + number * number;
+void HoldGuard::Gains::Add(double gain) {
+  weight = weight * kMemoryOfGains + 1;
+  sum = sum * kMemoryOfGains + gain;
+  sum_of_squares = sum_of_squares * kMemoryOfGains + gain * gain;
 }
 
-double HoldGuard::Moments::SquaredError() const {
+double HoldGuard::Gains::Error() const {
   const double variance = std::max(0.0, sum_of_squares / weight - Mean() * Mean());
-  return variance / std::max(weight - 1, 1.0);
+  return std::sqrt(variance / std::max(weight - 1, 1.0));
 }
 
-bool HoldGuard::IsHoldingBetter() const {
-  const Moments &without = rounds_[0], &with = rounds_[1];
-  if (without.weight < 2 || with.weight < 2) return false;
-  const double error = std::sqrt(without.SquaredError() + with.SquaredError());
-  return without.Mean() - with.Mean() > std::max(kLeastGain, kStandardErrors * error);
+bool HoldGuard::IsCertain(double standard_errors) const {
+  return gains_.weight >= kLeastWeight &&
+         std::fabs(gains_.Mean()) > std::max(kLeastGain, standard_errors * gains_.Error());
 }
 
-bool HoldGuard::IsSurprise() const {
-  if (num_rounds_ <= kRoundsOfTrial || holds_ == prefers_holding_) return false;
-  const double error = std::sqrt(round_before_.SquaredError() + round_.SquaredError());
-  return round_before_.Mean() - round_.Mean() > std::max(kLeastGain, kStandardErrorsOfSurprise * error);
+void HoldGuard::Compare(double log_ns) {
+  const double gain = std::clamp(holds_ ? log_ns_before_ - log_ns : log_ns - log_ns_before_, -kMostGain, kMostGain);
+  if (!is_second_) {
+    first_gain_ = gain;
+    is_second_ = true;
+    return;
+  }
+  is_second_ = false;
+  const double mean = (first_gain_ + gain) / 2;
+  gains_.Add(mean);
+  prefers_holding_ = gains_.Mean() > 0 && IsCertain(kStandardErrors);
+  if (num_turns_left_ == 0 || --num_turns_left_ != 0) return;
+  BeginTurns((mean > kLeastGain) == prefers_holding_ ? 0 : 1);
+}
+
+void HoldGuard::BeginTurns(uint32_t num_turns) {
+  num_turns_left_ = num_turns;
+  num_rounds_ = 0;
+  is_second_ = false;
 }
 
 void HoldGuard::EndRound() {
-  ++num_rounds_;
-  if (IsSurprise()) {
-    num_rounds_ = 1;
-    rounds_ = {};
-  }
-  rounds_[holds_ ? 1 : 0].Add(round_.Mean(), kMemoryOfRounds);
-  round_before_ = std::exchange(round_, {});
-  prefers_holding_ = IsHoldingBetter();
-  if (num_rounds_ < kRoundsOfTrial) {
-    holds_ = !holds_;
-    return;
-  }
-  num_since_other_ = holds_ == prefers_holding_ ? num_since_other_ + 1 : 0;
-  holds_ = num_since_other_ >= kRoundsBetween ? !prefers_holding_ : prefers_holding_;
+  const double log_ns = std::exchange(log_ns_, 0) / kRound;
+  num_requests_ = 0;
+  if (is_other_before_) Compare(log_ns);
+  log_ns_before_ = log_ns;
+  const uint32_t num_between = IsCertain(kStandardErrorsOfKnown) ? kRoundsBetweenKnown : kRoundsBetween;
+  if (num_turns_left_ == 0 && ++num_rounds_ > num_between) BeginTurns(1);
+  const bool did_hold = holds_;
+  holds_ = num_turns_left_ != 0 ? !did_hold : prefers_holding_;
+  is_other_before_ = holds_ != did_hold;
 }
 
 void HoldGuard::OnRequest(std::chrono::nanoseconds took) {
-  round_.Add(std::log(static_cast<double>(std::max<int64_t>(took.count(), 1000))));
-  if (round_.weight == kRound) EndRound();
+  log_ns_ += std::log(static_cast<double>(std::max<int64_t>(took.count(), 1000)));
+  if (++num_requests_ == kRound) EndRound();
 }
 
 }  // namespace tally::scheduler

@@ -1,18 +1,21 @@
 // HoldGuard: whether holding the GPU makes a service's requests shorter, found out on the service itself.
 //
 // What a held GPU gives depends on how a program launches its kernels, which no model knows. So requests go in rounds
-// of 32 with or without holding: by turns at first, then the better way, and the other once in 128 rounds (less than
-// what a p99 sees). Without holding is what counts as better, unless requests are shorter with it by 1 % and by more
-// than chance explains. Compared are means of logarithms, old rounds counting less: a service with two sorts of
-// requests needs no equal mix for that, only enough rounds.
+// of 16 with or without holding, by turns at first:
 //
-// A service may change, such as when more requests come. So if a round of the other way is better than the one before
-// it by far more than chance explains, what was known is forgotten, and both ways go by turns again.
+//      without | with | without | with | ...      a turn: one of each way, and the next one
+//
+// Each is compared with its two neighbours: the logarithm of how many times as long requests took without. As all are
+// of the same moment, a service whose requests change, or are of several sorts, changes all. What one comparison counts
+// for is bounded: a burst of other requests that begins between two rounds says little. Old ones count less.
+//
+// Then comes the better way. Without is what counts as better, unless requests are shorter with it by 1 % and by more
+// than chance explains. Now and then the other way has its turn again, and a further one while that speaks for it:
+// after 16 rounds, or 256 where one way is known to be longer, as p99 would see more.
 //
 // Not thread-safe. No clock: the caller measures.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 
@@ -20,9 +23,10 @@ namespace tally::scheduler {
 
 class HoldGuard {
  public:
-  static constexpr uint32_t kRound = 32;         // requests
-  static constexpr uint32_t kRoundsOfTrial = 8;  // by turns, at first
-  static constexpr uint32_t kRoundsBetween = 127;
+  static constexpr uint32_t kRound = 16;    // requests
+  static constexpr uint32_t kNumTurns = 4;  // at first
+  static constexpr uint32_t kRoundsBetween = 16;
+  static constexpr uint32_t kRoundsBetweenKnown = 256;
 
   // Whether the GPU is held for the requests that begin now.
   bool holds() const { return holds_; }
@@ -32,26 +36,33 @@ class HoldGuard {
   void OnRequest(std::chrono::nanoseconds took);
 
  private:
-  // Of numbers that each count less than the next by a factor, or all the same.
-  struct Moments {
+  // How many times as long requests took without holding, as logarithms; each counts less than the next by a factor.
+  struct Gains {
     double weight = 0;
     double sum = 0;
     double sum_of_squares = 0;
-    void Add(double number, double memory = 1);
+    void Add(double gain);
     double Mean() const { return sum / weight; }
-    double SquaredError() const;  // of the mean
+    double Error() const;  // of the mean
   };
   void EndRound();
-  bool IsHoldingBetter() const;
-  bool IsSurprise() const;
+  // With the round before, which went the other way.
+  void Compare(double log_ns);
+  void BeginTurns(uint32_t num_turns);
+  // One way is better, by more than so many standard errors.
+  bool IsCertain(double standard_errors) const;
 
   bool holds_ = false;
   bool prefers_holding_ = false;
-  Moments round_;  // of the logarithms of its requests so far
-  Moments round_before_;
-  uint32_t num_rounds_ = 0;        // since both ways go by turns
-  uint32_t num_since_other_ = 0;   // rounds
-  std::array<Moments, 2> rounds_;  // means of those without, with
+  double log_ns_ = 0;          // sum over the round's requests so far
+  uint32_t num_requests_ = 0;  // these
+  double log_ns_before_ = 0;   // mean of the round before
+  bool is_other_before_ = false;
+  uint32_t num_rounds_ = 0;  // since the last turns
+  uint32_t num_turns_left_ = kNumTurns;
+  bool is_second_ = false;  // of a turn's two comparisons
+  double first_gain_ = 0;
+  Gains gains_;
 };
 
 }  // namespace tally::scheduler
