@@ -17,6 +17,7 @@ SERVICES = {
 # Tiles of each multiprocessor that a launch of a pipeline has: on an H100 a few hundred microseconds to milliseconds, or a sixteenth of it.
 PIPELINE_TILES = {"": 32, "-short": 2}
 TRAININGS = {"resnet50": 6, "resnet50-graph": 6, "pointnet": 3, "pointnet-graph": 3, "policy-graph": 1, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
+             "pictures": 4,  # no training: made ready for one (data_preparation.py)
              **{f"pipeline-{chain}{length}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256") for length in PIPELINE_TILES}}
 STAND_IN = "stand-in"
 # What takes seconds to import, besides torch.

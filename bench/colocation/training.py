@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A training as a worker of colocation.py.
 
-    training.py NAME        NAME: a line of training_models.TRAININGS, pipeline-CHAIN[-short] of bench/pipelines, or stand-in
+    training.py NAME        NAME: a line of training_models.TRAININGS, pipeline-CHAIN[-short] of bench/pipelines,
+                            pictures (data_preparation.py), or stand-in
 
 Builds the model, warms up, prints {"ready": true, "digest": ...} (of the first steps' loss). {"train": true} on stdin: it trains until
 any other line, then answers {"completions": [...]}: when its steps were complete, on CLOCK_MONOTONIC. At most two steps
@@ -39,6 +40,9 @@ def build(name):
     if num_gpus > 1:
         import data_parallel
         return data_parallel.build(name, num_gpus)
+    if name == "pictures":
+        import data_preparation
+        return built(data_preparation.Preparation)
     if name.startswith("pipeline-"):
         import pipeline_training
         return built(pipeline_training.Training, name)

@@ -55,6 +55,9 @@ PARTS = {
         for name, way, minutes, mode in (
             ("partitions", "", "4", "alone,tally,tally:look-ahead+gates+shared"),
             ("nodes", "TALLY_GRAPH_PARTITION_NODES=1 ", "2.7", "alone,tally:look-ahead+gates+shared")))),
+    "colocation-together": (1, 240, "python3 bench/colocation/together.py --seconds 1.5 --repetitions 2 --modes time-slicing,mps,tally"
+                            " --pairs gpt2-medium:pictures,resnet50:pictures,whisper:pictures,bert:pointnet --json {out}/together.json"
+                            " --output {out}/together.md"),
     "promises": (1, 420, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),

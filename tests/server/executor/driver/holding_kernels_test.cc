@@ -145,12 +145,16 @@ class HoldingKernelsOnGpuTest : public SimDeviceTest {
 TEST_F(HoldingKernelsOnGpuTest, LastsUntilItIsReleased) {
   HoldingKernels kernels(table_);
   ASSERT_EQ(kernels.Load(), CUDA_SUCCESS);
+  ASSERT_EQ(kernels.Keep({1, std::chrono::hours(1)}), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by itself it ends in an hour
+  EXPECT_EQ(kernels.num_left(), 1u);
+  kernels.Release();
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(kernels.Keep({4, std::chrono::hours(1)}), CUDA_SUCCESS);
     ASSERT_EQ(kernels.Keep({4, std::chrono::hours(1)}), CUDA_SUCCESS);
     kernels.Release();
   }
-  EXPECT_EQ(num_launched, 12);
+  EXPECT_EQ(num_launched, 13);
 }
 
 // Those of before end though they would last, and the later ones though those of before were released.
