@@ -11,9 +11,8 @@ import time
 
 import source_tree
 
-# What programs and integration tests start; CTest does not know.
-STACK = ("bin/tally-run", "bin/tallyd", "bin/tally-executor", "bin/tallyctl", "lib/tally/client/libcuda.so.1",
-         "lib/tally/libtally-sim-driver.so", "bin/tally-switch-test")
+# What programs and integration tests start or load; CTest does not know.
+PRODUCT = re.compile("(bin|lib)/tally")
 LEAST_TIMEOUT = 60  # seconds; on a busy machine
 FAILED_CASE = re.compile(r"^\[  FAILED  \] (\S+\.\S+?),?(?: |$)|^(?:FAIL|ERROR): (\w+)", re.MULTILINE)
 
@@ -40,7 +39,7 @@ class Test:
         if not self.command:
             self.needs = {f"tests/{self.name}"} & outputs
         if {"programs", "integration"} & set(properties.get("LABELS", ())):
-            self.needs |= set(STACK)
+            self.needs |= set(filter(PRODUCT.match, outputs))
         if "integration" in properties.get("LABELS", ()):
             self.needs.add("tests/integration/all")
 

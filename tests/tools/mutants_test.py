@@ -114,6 +114,17 @@ class Judging(unittest.TestCase):
             self.assertEqual(tree.run(test)[0], expected, command)
         self.assertEqual(list(tree.passed), ["true"])
 
+    def test_what_a_test_starts_is_built_anew(self):
+        outputs = {"bin/tally-device-plugin", "bin/ptx-opt", "lib/tally/client/libcuda.so.1", "tests/unit", "tests/integration/all", "all"}
+
+        def needs(label):
+            return mutant_tree.Test({"name": "t", "command": ["/b/tests/unit"],
+                                     "properties": [{"name": "LABELS", "value": [label]}]}, "/b", outputs).needs
+        product = {"bin/tally-device-plugin", "lib/tally/client/libcuda.so.1"}
+        self.assertEqual(needs("unit"), {"tests/unit"})
+        self.assertEqual(needs("programs"), {"tests/unit", *product})
+        self.assertEqual(needs("integration"), {"tests/unit", "tests/integration/all", *product})
+
     def test_a_hang_is_seen_once(self):
         self.assertEqual(self.judge({"a": ["timeout"]}, passed=["a"])[0][0], "timeout")
 

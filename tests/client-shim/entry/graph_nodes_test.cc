@@ -3,12 +3,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "proto/driver/generated/wire_ops.h"
 #include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
 namespace {
 
 const auto kGraph = reinterpret_cast<CUgraph>(shm::MakeHandle(shm::HandleKind::kGraph, 0, true, 1));
+
+const auto kUntouchedNode = reinterpret_cast<CUgraphNode>(0x5555);
 
 void ScriptNodes(FakeExecutor* executor) {
   ScriptMemory(executor);
@@ -69,6 +72,28 @@ TEST(GraphNodes, ACopyFromTheMiddleOfPageableBytesBeginsAtItsBuffer) {
                          copy.Height = copy.Depth = 1;
                          CUgraphNode node = nullptr;
                          REQUIRE(SHIM(cuGraphAddMemcpyNode)(&node, kGraph, nullptr, 0, &copy, context) == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+}
+
+// What an executor of another build, or a broken one, leaves out is not read from behind its reply.
+TEST(GraphNodes, AReplyThatEndsTooSoonLeavesTheRestAsItWas) {
+  FakeExecutor executor;
+  executor.On(kOp_cuGraphGetEdges_v2, [](const FakeRequest&, FakeReply* reply) {
+    reply->Append(uint64_t{2});  // edges, of which one and a half come
+    reply->Append(uint64_t{17});
+    reply->Append(uint32_t{18});
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUgraphNode from[2] = {}, to[2] = {kUntouchedNode, kUntouchedNode};
+                         CUgraphEdgeData edges[2] = {};
+                         size_t num_edges = 2;
+                         REQUIRE(SHIM(cuGraphGetEdges_v2)(kGraph, from, to, edges, &num_edges) == CUDA_SUCCESS);
+                         REQUIRE(from[0] == reinterpret_cast<CUgraphNode>(17));
+                         REQUIRE(to[0] == kUntouchedNode && to[1] == kUntouchedNode);
                          return 0;
                        }),
             0);
