@@ -46,6 +46,7 @@ TEST_F(GatedImagesTest, OneContentIsMadeOnceAndShared) {
   const auto other = Get(images, text_ + "// another");
   ASSERT_TRUE(other);
   EXPECT_NE(*first, *other);
+  EXPECT_EQ(*Get(images, text_), *first) << "another one does not push out what is in use";
 }
 
 TEST_F(GatedImagesTest, TheNextStartFindsItOnDisk) {

@@ -8,6 +8,35 @@ namespace {
 
 using GatedQueueTest = GatedQueuesTest;
 
+// It had looked before the stop; the watermark that is read first does not have it yet.
+TEST_F(GatedQueueTest, ABlockThatRunsOnAfterTheStopIsNotRepeated) {
+  static std::atomic<int> num_reads;
+  static decltype(DriverTable::cuMemcpyDtoHAsync_v2) copy;
+  static CUdeviceptr earlier;
+  num_reads = 0;
+  copy = driver_.cuMemcpyDtoHAsync_v2;
+  earlier = ZeroedMemory(sizeof(device::GateRecord));
+  driver_.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    const bool is_first = bytes == sizeof(device::GateRecord) && num_reads++ == 0;
+    return copy(to, is_first ? earlier : from, bytes, stream);
+  };
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  ASSERT_EQ(Put(*queue, Step({out, in, 7, 400'000}, 1)), CUDA_SUCCESS);
+  Await([&] { return Read(out) != Words(kWords); });
+  watch_.SetClosed(true);
+  Await([&] { return HasEnded(stream); });
+  ASSERT_NE(Read(out).back(), 7u) << "all had run: nothing was stopped";
+  watch_.SetClosed(false);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  Words expected(kWords);
+  StepOnHost(expected, Words(kWords), 7);
+  EXPECT_EQ(Read(out), expected);
+  EXPECT_GE(num_reads, 3) << "twice the same, behind the one that was out of date";
+}
+
 // Its blocks may wait for one another: some of them alone would wait for good.
 TEST_F(GatedQueueTest, AWholeLaunchBehindAPromiseBeyondTheQueueRunsWhole) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);

@@ -223,6 +223,24 @@ TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
   watch_.SetClosed(false);
 }
 
+TEST_F(GatedQueuesTest, WhoIsHighPriorityIsNotStopped) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4), other = ZeroedMemory(kWords * 4);
+  CUstream others = Stream(), stream = Stream();
+  auto owner = std::make_shared<RunsOwner>();
+  owner->is_high_priority = true;
+  auto stopped = queues_->Open(others, nullptr), queue = queues_->Open(stream, owner);
+  const CUdeviceptr word = Block(others);
+  ASSERT_EQ(Put(*stopped, Step({other, in, 1}, 16)), CUDA_SUCCESS);
+  StopThenRelease(word);
+  ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), Words(kWords, 1));
+  EXPECT_EQ(queues_->counts().num_stops, 1u) << "only the other one's";
+  watch_.SetClosed(false);
+  ASSERT_EQ(stopped->Seal(), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(others), CUDA_SUCCESS);
+}
+
 TEST_F(GatedQueuesTest, WhatAClientThatLeftHadQueuedIsDropped) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();

@@ -172,12 +172,14 @@ TEST(KernelProfileTest, AnotherLifeGoesOnWhereThisOneEnded) {
   Settle(profile, duration_of);
   profile.SetVariants(Compiled());
   Settle(profile, duration_of);
+  for (int i = 0; i < 3; ++i) profile.OnTurnaround(kShape, kPersistentBlocks, microseconds(5));
   ASSERT_TRUE(profile.has_news());
   const std::string saved = profile.Save();
   EXPECT_FALSE(profile.has_news());
 
   KernelProfile later("kernel", {}, "");
   later.Restore(saved);
+  EXPECT_EQ(later.Save(), saved);
   // The code is not there yet, but nothing needs to be measured again.
   const auto first = later.PlanLaunch(kShape, kThreshold);
   EXPECT_EQ(first.candidate, kOriginal);
@@ -187,7 +189,9 @@ TEST(KernelProfileTest, AnotherLifeGoesOnWhereThisOneEnded) {
   later.SetVariants(Compiled());
   EXPECT_EQ(later.PlanLaunch(kShape, kThreshold).candidate, kPersistentBlocks);
 
-  for (const char* text : {"", "{", "[]", "{\"shapes\": 1}", "{\"shapes\": [{\"grid\": [1]}]}"}) {
+  const std::string half = saved.substr(0, saved.rfind("]}")) + ",{\"grid\": [1]}]}";
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"shapes\": 1}"),
+                                  std::string("{\"shapes\": [{\"grid\": [1]}]}"), half}) {
     KernelProfile damaged("kernel", {}, "");
     damaged.Restore(text);
     EXPECT_TRUE(damaged.PlanLaunch(kShape, kThreshold).is_sample) << text;
