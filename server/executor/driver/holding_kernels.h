@@ -34,13 +34,13 @@ class HoldingKernels {
     std::chrono::nanoseconds each;  // as the GPU's clock goes
   };
 
-  explicit HoldingKernels(const DriverTable& driver) : driver_(driver) {}
   // What a kernel is to do, as the GPU reads it.
   struct Order {
     uint64_t each_ns;
     uint32_t ticket, unused;
   };
 
+  explicit HoldingKernels(const DriverTable& driver) : driver_(driver) {}
   // Waits for what is left of them.
   ~HoldingKernels();
   HoldingKernels(const HoldingKernels&) = delete;
