@@ -3,13 +3,12 @@ backward pass.
 
 All replicas have the same numbers and batches, so the loss is, bit for bit, that of the training on one GPU.
 """
-import hashlib
 import importlib
 
 import torch
 
 import catalogue
-from training_models import NETWORKS, SEED
+from training_models import NETWORKS, SEED, digest_of
 from worker import built
 
 
@@ -52,8 +51,7 @@ class Training:
             self._step()
         for device in range(num_gpus):
             torch.cuda.synchronize(device)
-        self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
-                      "loss": first.item(), "torch": torch.__version__,
+        self.facts = {"digest": digest_of(first), "loss": first.item(), "torch": torch.__version__,
                       "gpu_gib": round(max(map(torch.cuda.max_memory_reserved, range(num_gpus))) / 2**30, 2)}
 
     def _step(self):

@@ -1,9 +1,8 @@
 """Pictures made ready for a training, over and over: a job bound by the GPU's memory, of elementwise kernels."""
-import hashlib
-
 import torch
 
-SEED = 20261121
+from training_models import SEED, digest_of, end_of_queue
+
 NUM_PICTURES, SIDE, CROPPED = 256, 256, 224
 
 
@@ -18,7 +17,7 @@ class Preparation:
         for _ in range(2):
             self._prepared()
         torch.cuda.synchronize()
-        self.facts = {"digest": hashlib.sha256(first.float().cpu().numpy().tobytes()).hexdigest()[:16], "torch": torch.__version__,
+        self.facts = {"digest": digest_of(first), "torch": torch.__version__,
                       "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
 
     def _prepared(self):
@@ -31,6 +30,4 @@ class Preparation:
     def step(self):
         """Queues a batch; returns what waits for it."""
         self._prepared()
-        done = torch.cuda.Event()
-        done.record()
-        return done.synchronize
+        return end_of_queue()

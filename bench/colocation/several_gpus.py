@@ -22,7 +22,6 @@ import command_line
 import machine
 import measures
 import modes
-import output
 import stage
 import trace
 import ways
@@ -67,10 +66,8 @@ class Workers:
                                      {"TALLY_BENCH_GPUS": str(options.gpus), "NCCL_NVLS_ENABLE": "0"})
 
     def __enter__(self):
-        deadline = time.monotonic() + self.options.start_limit
         try:
-            for worker in (*self.services, self.training):
-                worker.make_ready(max(1, deadline - time.monotonic()))
+            stage.make_all_ready((*self.services, self.training), self.options.start_limit)
         except BaseException:
             self.__exit__()
             raise
@@ -199,15 +196,7 @@ def main():
                "smoke": options.smoke, "gpus": options.gpus, "service": options.service, "training": options.training,
                "load": options.load, "seconds": options.seconds, "capacities": [], "digests": {}, "cells": [],
                "failures": []}
-    for place in dict.fromkeys(["native", *map(modes.place_of, options.modes)]):
-        try:
-            measure_place(options, root, place, results)
-        except (ways.Failed, OSError) as failure:
-            results["failures"].append(f"{place}: {failure}")
-            if place == "native":
-                break  # without a baseline the rest says nothing
-        output.write(markdown(results), results, options)
-    print(markdown(results))
+    stage.measure_places(options, results, lambda place: measure_place(options, root, place, results), markdown)
     return problems(results)
 
 

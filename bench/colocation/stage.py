@@ -10,6 +10,7 @@ import time
 
 import measures
 import modes
+import output
 import stamps
 import trace
 from child import Child
@@ -99,6 +100,27 @@ class Worker:
             failure.state = self.place.state()  # before the worker's end changes it
             self.child.kill()
             raise
+
+
+def make_all_ready(workers, limit_s):
+    """All together within that time."""
+    deadline = time.monotonic() + limit_s
+    for worker in workers:
+        worker.make_ready(max(1, deadline - time.monotonic()))
+
+
+def measure_places(options, results, measure, markdown):
+    """measure(place's name) for the programs natively, then for each other place of options.modes. The page and the results are written after
+    each; a place that fails is in results["failures"], and without the native baseline the rest says nothing."""
+    for place in dict.fromkeys(["native", *map(modes.place_of, options.modes)]):
+        try:
+            measure(place)
+        except (Failed, OSError) as failure:
+            results["failures"].append(f"{place}: {failure}")
+            if place == "native":
+                break
+        output.write(markdown(results), results, options)
+    print(markdown(results))
 
 
 class Stage:

@@ -24,7 +24,6 @@ import command_line
 import machine
 import measures
 import modes
-import output
 import stage
 import ways
 # pylint: enable=wrong-import-position
@@ -71,9 +70,7 @@ def workers(options, root, place_name):
         for key in dict.fromkeys(itertools.chain(*map(keys_of, options.pairs))):
             found[key] = stage.Worker(place, "training", *key, os.path.join(turns, "0"))
             stack.callback(found[key].child.end, 8)
-        deadline = time.monotonic() + options.start_limit
-        for worker in found.values():
-            worker.make_ready(max(1, deadline - time.monotonic()))
+        stage.make_all_ready(found.values(), options.start_limit)
         yield found
 
 
@@ -159,15 +156,7 @@ def main():
     modes.check(options.modes)
     results = {"machine": machine.describe(root, () if options.smoke else ("torch", "transformers")), "smoke": options.smoke,
                "seconds": options.seconds, "digests": {}, "cells": [], "failures": []}
-    for place in dict.fromkeys(["native", *map(modes.place_of, options.modes)]):
-        try:
-            measure_place(options, root, place, results)
-        except (ways.Failed, OSError) as failure:
-            results["failures"].append(f"{place}: {failure}")
-            if place == "native":
-                break  # without a baseline the rest says nothing
-        output.write(markdown(results), results, options)
-    print(markdown(results))
+    stage.measure_places(options, results, lambda place: measure_place(options, root, place, results), markdown)
     return problems(results)
 
 

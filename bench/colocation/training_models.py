@@ -74,6 +74,17 @@ NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "policy": policy, "bert"
             "gpt2-large": lambda: gpt2(1280, 36, 20, 4), "pegasus": pegasus, "whisper": whisper}
 
 
+def digest_of(result):
+    return hashlib.sha256(result.detach().float().cpu().numpy().tobytes()).hexdigest()[:16]
+
+
+def end_of_queue():
+    """What waits for all that is queued by now."""
+    done = torch.cuda.Event()
+    done.record()
+    return done.synchronize
+
+
 class Training:
     def __init__(self, network, captured_steps):
         """`captured_steps`: of a graph; 0: eager."""
@@ -91,8 +102,8 @@ class Training:
                 self._step()
         self._queue = self._captured(stream, captured_steps) if captured_steps else self._step
         torch.cuda.synchronize()
-        self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
-                      "loss": first.item(), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
+        self.facts = {"digest": digest_of(first), "loss": first.item(), "torch": torch.__version__,
+                      "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
 
     def _step(self):
         batch = [part.cuda(non_blocking=True) for part in self.batch]
@@ -125,9 +136,7 @@ class Training:
     def step(self):
         """Queues a step; returns what waits for it."""
         self._queue()
-        done = torch.cuda.Event()
-        done.record()
-        return done.synchronize
+        return end_of_queue()
 
 
 def build(name):

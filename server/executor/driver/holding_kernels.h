@@ -39,6 +39,7 @@ class HoldingKernels {
     uint64_t each_ns;
     uint32_t ticket, unused;
   };
+  static constexpr uint32_t kNumOrders = 128;  // in the kernel's text, too
 
   explicit HoldingKernels(const DriverTable& driver) : driver_(driver) {}
   // Waits for what is left of them.
@@ -67,8 +68,6 @@ class HoldingKernels {
   }
 
  private:
-  static constexpr uint32_t kNumOrders = 128;  // in the kernel's text, too
-
   // Page-locked: written by the host, and by the GPU. A graph's parameters are fixed, so kernel number n (from 0) finds
   // its order at n % kNumOrders.
   struct Words {

@@ -31,14 +31,13 @@ class Installed(unittest.TestCase):
 
     def test_no_import_in_a_function_hides_a_module(self):
         """`import torch.x` makes `torch` a name of the function, which has no value before that line."""
+        def names(statement):
+            return {(name.asname or name.name).split(".")[0] for name in statement.names} if isinstance(statement, ast.Import) else set()
         for path in glob.glob(os.path.join(stub.PACKAGE, "**", "*.py"), recursive=True):
             module = ast.parse(text("python", os.path.relpath(path, stub.PACKAGE)))
-            functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
-            imported = {(name.asname or name.name).split(".")[0] for node in module.body if isinstance(node, ast.Import)
-                        for name in node.names}
-            hidden = [f"{path}:{node.lineno}" for function in functions for node in ast.walk(function)
-                      if isinstance(node, ast.Import) for name in node.names
-                      if (name.asname or name.name).split(".")[0] in imported]
+            imported = set().union(*map(names, module.body))
+            hidden = [f"{path}:{node.lineno}" for function in ast.walk(module) if isinstance(function, ast.FunctionDef)
+                      for node in ast.walk(function) if names(node) & imported]
             self.assertEqual(hidden, [])
 
 

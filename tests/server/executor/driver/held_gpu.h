@@ -55,7 +55,7 @@ struct HeldGpu {
     table.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
     table.cuGraphLaunch = [](CUgraphExec, CUstream) {
       if (result != CUDA_SUCCESS) return result;
-      const HoldingKernels::Order& order = orders.load()[num_launched % 128];
+      const HoldingKernels::Order& order = orders.load()[num_launched % HoldingKernels::kNumOrders];
       ticket = order.ticket;
       each_ns = order.each_ns;
       ++num_launched;

@@ -190,8 +190,8 @@ TEST(KernelProfileTest, AnotherLifeGoesOnWhereThisOneEnded) {
   EXPECT_EQ(later.PlanLaunch(kShape, kThreshold).candidate, kPersistentBlocks);
 
   const std::string half = saved.substr(0, saved.rfind("]}")) + ",{\"grid\": [1]}]}";
-  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"shapes\": 1}"),
-                                  std::string("{\"shapes\": [{\"grid\": [1]}]}"), half}) {
+  const std::vector<std::string> texts = {"", "{", "[]", "{\"shapes\": 1}", "{\"shapes\": [{\"grid\": [1]}]}", half};
+  for (const std::string& text : texts) {
     KernelProfile damaged("kernel", {}, "");
     damaged.Restore(text);
     EXPECT_TRUE(damaged.PlanLaunch(kShape, kThreshold).is_sample) << text;
