@@ -58,7 +58,7 @@ FOLDERS = {
     "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", "segments", ".", "opt"],
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc", "taskgraph"],
-    "pipelines": [("plan", "queue", "common.inc", "resident.inc", "streamed.inc"), "stages", "runtime"],
+    "pipelines": [("plan", "queue", "common.inc", "hopper.inc", "resident.inc", "streamed.inc", "mma.inc"), "stages", "runtime"],
     "sim-driver": ["declared_boxes.h", "engine", "api", "api/entry"],
     "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "mirror", "dispatch", "issue", "session", ".", "process"],

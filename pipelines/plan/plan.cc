@@ -11,8 +11,11 @@ namespace {
 constexpr int kElementBytes = 2;
 constexpr int kSlotPanelBytes = kTileRows * kPanelColumns * kElementBytes;
 constexpr int kMostStages = 16;
+constexpr int kMostMmaStages = 4;
+constexpr int kLeastCapability = 80;  // mma.sync of bf16, cp.async
 // Multiply-adds of one multiprocessor per clock, of half-size elements.
 constexpr double kProductsPerClock = 2048;
+constexpr double kMmaProductsPerClock = 1024;
 constexpr double kLaunchUs = 2.2;
 // What a tile waits for besides its products: bias, activation and packing of a layer. This and what follows is fitted
 // to runs on an H100 and an H200.
@@ -30,6 +33,14 @@ constexpr double kOverProducts = 1.2;  // times what the matrix unit takes
 // Of 64 rows and 256 columns: exponentials; a norm.
 constexpr double kExponentialUs = 0.8;
 constexpr double kNormUs = 2.0;
+
+// By mma.sync, fitted to an H200: times what the products take; what else a layer of 128 columns takes, once a round;
+// what a round takes besides.
+constexpr double kMmaOverProducts = 1.7;
+constexpr double kMmaResidentLayerUs = 0.5;
+constexpr double kMmaStreamedLayerUs = 0.9;
+constexpr double kMmaLayerColumns = 128;
+constexpr double kMmaStreamedRoundUs = 2.0;
 
 constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -83,14 +94,18 @@ double SavedRowBytes(const Chain& chain) {
 }
 
 // A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns,
-// 205 for 128, and 82 for 64; with fewer it spills, or does one product after another.
-int MostWarpgroups(const Chain& chain) { return MostOut(chain) <= 64 ? 3 : 2; }
+// 205 for 128, and 82 for 64; with fewer it spills, or does one product after another. By mma.sync a block needs more
+// warps, because each waits for its own products.
+int MostWarpgroups(const Chain& chain, const Machine& machine) {
+  if (machine.has_wgmma) return MostOut(chain) <= 64 ? 3 : 2;
+  return MostOut(chain) <= 64 ? 4 : MostOut(chain) <= 128 ? 3 : 2;
+}
 
 // What one tile's layers take, without what is between them.
-double ProductUs(const Chain& chain, const Machine& machine) {
+double ProductUs(const Chain& chain, const Machine& machine, double per_clock) {
   double products = 0;  // multiply-adds
   for (const Layer& layer : chain.layers) products += double{kTileRows} * ColumnsOf(chain, layer) * layer.out;
-  return products / kProductsPerClock / (machine.clock_ghz * 1e3);
+  return products / per_clock / (machine.clock_ghz * 1e3);
 }
 
 // Beyond bias and ReLU.
@@ -106,12 +121,23 @@ double EpilogueUs(const Chain& chain) {
 double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {
   const auto layers = static_cast<double>(chain.layers.size());
   const auto rounds = static_cast<double>(CeilDiv(CeilDiv(rows, kTileRows), int64_t{grid} * variant.warpgroups));
-  const double product_us = ProductUs(chain, machine);
   const double saved_us = static_cast<double>(rows) * SavedRowBytes(chain) / machine.memory_bytes_per_us;
   const double memory_us =
       saved_us * (variant.warpgroups == 1 ? kSavingAlone : 1) +
       static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
   const double weights_us = static_cast<double>(WeightBytes(chain)) * grid / machine.l2_bytes_per_us;
+  if (!variant.wgmma) {
+    double columns = 0;
+    for (const Layer& layer : chain.layers) columns += layer.out;
+    const double layers_us =
+        columns / kMmaLayerColumns * (variant.resident ? kMmaResidentLayerUs : kMmaStreamedLayerUs);
+    const double round_us = (variant.resident ? 0 : kMmaStreamedRoundUs) + layers_us + EpilogueUs(chain) +
+                            kMmaOverProducts * ProductUs(chain, machine, kMmaProductsPerClock) * variant.warpgroups;
+    const double fetch_us = variant.resident ? 0 : rounds * weights_us;
+    return kLaunchUs + (variant.resident ? weights_us : kFirstPanelUs) +
+           std::max({rounds * round_us + kBesideSaving * saved_us, memory_us, fetch_us});
+  }
+  const double product_us = ProductUs(chain, machine, kProductsPerClock);
   if (variant.resident) {
     // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through. No tile
     // begins before the weights are there.
@@ -130,7 +156,10 @@ int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
 
 }  // namespace
 
-int Threads(const Variant& variant) { return kWarpgroupThreads * (variant.warpgroups + (variant.resident ? 0 : 1)); }
+int Threads(const Variant& variant) {
+  const bool has_producer = variant.wgmma && !variant.resident;
+  return kWarpgroupThreads * (variant.warpgroups + (has_producer ? 1 : 0));
+}
 
 int SharedBytes(const Chain& chain, const Variant& variant) {
   int vectors = 0;
@@ -146,8 +175,8 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
   if (chain.layers.empty()) return std::unexpected("the pipeline has no linear layer");
   if (chain.layers.size() > kMostLayers)
     return std::unexpected(fmt::format("{} layers; {} at most", chain.layers.size(), kMostLayers));
-  if (machine.compute_capability != 90) {
-    return std::unexpected(fmt::format("the kernels are made for compute capability 9.0 (H100, H200), not {}.{}",
+  if (machine.compute_capability < kLeastCapability) {
+    return std::unexpected(fmt::format("the kernels are made for compute capability 8.0 and later, not {}.{}",
                                        machine.compute_capability / 10, machine.compute_capability % 10));
   }
   if (chain.input() < 8 || chain.input() % 8 != 0 || chain.input() > kMostInput) {
@@ -190,17 +219,21 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
 std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int64_t max_rows) {
   std::vector<Variant> variants;
   const int64_t tiles = CeilDiv(max_rows, kTileRows);
-  for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain); ++warpgroups) {
+  for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain, machine); ++warpgroups) {
     if (warpgroups > 1 && tiles <= machine.multiprocessors) break;  // one tile for each: no second warpgroup has any
-    const Variant resident{.warpgroups = warpgroups};
+    const Variant resident{.warpgroups = warpgroups, .wgmma = machine.has_wgmma};
     if (!IsWide(chain) && SharedBytes(chain, resident) <= machine.shared_bytes) {
       variants.push_back(resident);
       continue;
     }
-    Variant streamed{.warpgroups = warpgroups, .resident = false, .stages = kMostStages};
+    Variant streamed = resident;
+    streamed.resident = false;
+    streamed.stages = machine.has_wgmma ? kMostStages : kMostMmaStages;
     while (streamed.stages > 2 && SharedBytes(chain, streamed) > machine.shared_bytes) --streamed.stages;
-    // Two panels are multiplied at a time, so with fewer there is nothing ahead.
-    if (streamed.stages >= 3 && SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
+    // By wgmma two panels are multiplied at a time, so with fewer there is nothing ahead. By mma.sync two places are
+    // slow, and for one warpgroup at least there are some.
+    const int least = machine.has_wgmma || warpgroups > 1 ? 3 : 2;
+    if (streamed.stages >= least && SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
   }
   return variants;
 }

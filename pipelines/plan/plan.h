@@ -1,8 +1,10 @@
-// How a chain is run, for a number of rows, on a GPU: which form of the vertical kernel (stages/vertical.cuh), how
-// large, and how long that should take. Or a sentence that says why the library should do it.
+// How a chain is run, for a number of rows, on a GPU: which form of the vertical kernel (stages/), how large, and how
+// long that should take. Or a sentence that says why the library should do it.
 //
 //     resident   all weights stay in shared memory: each block reads them once
 //     streamed   they pass through a ring, once for the tiles of a block
+//
+// Both by the products that a GPU has: wgmma on Hopper, mma.sync on all others from compute capability 8.0 on.
 //
 // Pure: shapes and a machine in, a plan out. Any thread.
 #pragma once
@@ -18,6 +20,7 @@ namespace tally::pipelines {
 
 struct Machine {
   int compute_capability = 90;  // 10 * major + minor
+  bool has_wgmma = true;
   int multiprocessors = 132;
   int shared_bytes = 232'448;          // that a block may have
   double clock_ghz = 1.755;            // of the multiprocessors, under load
@@ -27,9 +30,10 @@ struct Machine {
 
 // A compiled kernel.
 struct Variant {
-  int warpgroups = 1;
+  int warpgroups = 1;  // of a block, which compute
   bool resident = true;
-  int stages = 1;  // of the ring; 1 if resident
+  int stages = 1;     // of the ring; 1 if resident
+  bool wgmma = true;  // or mma.sync
 
   bool operator==(const Variant&) const = default;
 };

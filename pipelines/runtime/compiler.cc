@@ -19,7 +19,6 @@
 namespace tally::pipelines {
 namespace {
 
-constexpr const char* kArchitecture[] = {"sm_90a", "compute_90a"};  // of each Code
 constexpr uint64_t kMostCacheBytes = 256 << 20;
 
 struct Nvrtc {
@@ -75,15 +74,16 @@ std::string CacheFolder() {
   return {};
 }
 
-Compiled CompileAnew(const Nvrtc& nvrtc, const std::string& source, Code code) {
+Compiled CompileAnew(const Nvrtc& nvrtc, const std::string& source, const std::string& architecture) {
   nvrtcProgram program = nullptr;
   if (nvrtc.create(&program, source.c_str(), "tally_vertical.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) {
     return std::unexpected("NVRTC made no program of the kernel's source");
   }
-  const auto size_of = code == Code::kPtx ? nvrtc.ptx_size : nvrtc.cubin_size;
-  const auto take = code == Code::kPtx ? nvrtc.ptx : nvrtc.cubin;
-  const std::string architecture = fmt::format("--gpu-architecture={}", kArchitecture[static_cast<size_t>(code)]);
-  const char* const options[] = {architecture.c_str(), "--std=c++17", "--device-as-default-execution-space"};
+  const bool is_ptx = architecture.starts_with("compute_");
+  const auto size_of = is_ptx ? nvrtc.ptx_size : nvrtc.cubin_size;
+  const auto take = is_ptx ? nvrtc.ptx : nvrtc.cubin;
+  const std::string for_gpu = "--gpu-architecture=" + architecture;
+  const char* const options[] = {for_gpu.c_str(), "--std=c++17", "--device-as-default-execution-space"};
   std::vector<char> compiled;
   size_t size = 0;
   const nvrtcResult result = nvrtc.compile(program, std::size(options), options);
@@ -112,9 +112,9 @@ struct Joined {
 };
 
 // In a thread of ours nobody would catch anything.
-Compiled CompileWithoutThrowing(const std::string& source, Code code) {
+Compiled CompileWithoutThrowing(const std::string& source, const std::string& architecture) {
   try {
-    return Compile(source, code);
+    return Compile(source, architecture);
   } catch (const std::bad_alloc&) {
     return std::unexpected("out of memory");
   }
@@ -122,27 +122,32 @@ Compiled CompileWithoutThrowing(const std::string& source, Code code) {
 
 }  // namespace
 
-Compiled Compile(const std::string& source, Code code) {
+std::string Architecture(int compute_capability, bool has_wgmma, Code code) {
+  if (has_wgmma) return code == Code::kPtx ? "compute_90a" : "sm_90a";
+  return code == Code::kPtx ? "compute_80" : fmt::format("sm_{}", compute_capability);
+}
+
+Compiled Compile(const std::string& source, const std::string& architecture) {
   static const std::expected<Nvrtc, std::string> nvrtc = FindNvrtc();
   if (!nvrtc) return std::unexpected(nvrtc.error());
   int major = 0, minor = 0;
   nvrtc->version(&major, &minor);
   const FileCache cache(CacheFolder(), kMostCacheBytes);
-  const std::string compiler = fmt::format("{}, NVRTC {}.{}", kArchitecture[static_cast<size_t>(code)], major, minor);
+  const std::string compiler = fmt::format("{}, NVRTC {}.{}", architecture, major, minor);
   const FileCache::Key key = FileCache::KeyOf({FileCache::BytesOf(compiler), FileCache::BytesOf(source)});
   if (const std::optional<FileCache::Content> kept = cache.Find(key)) {
     const auto bytes = kept->span();
     return std::vector<char>(reinterpret_cast<const char*>(bytes.data()),
                              reinterpret_cast<const char*>(bytes.data()) + bytes.size());
   }
-  auto compiled = CompileAnew(*nvrtc, source, code);
+  auto compiled = CompileAnew(*nvrtc, source, architecture);
   if (compiled) cache.Keep(key, std::as_bytes(std::span(*compiled)));
   return compiled;
 }
 
-std::vector<Compiled> CompileAll(std::span<const std::string> sources, Code code) {
+std::vector<Compiled> CompileAll(std::span<const std::string> sources, const std::string& architecture) {
   std::vector<Compiled> compiled(sources.size());
-  const auto compile = [&](size_t i) { compiled[i] = CompileWithoutThrowing(sources[i], code); };
+  const auto compile = [&](size_t i) { compiled[i] = CompileWithoutThrowing(sources[i], architecture); };
   {
     Joined others;
     others.threads.reserve(sources.size());

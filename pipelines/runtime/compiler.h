@@ -14,9 +14,12 @@ enum class Code { kMachineCode, kPtx };
 // What the driver takes; PTX ends with a zero. Or a sentence, with NVRTC's log if it failed.
 using Compiled = std::expected<std::vector<char>, std::string>;
 
-// For sm_90a. Seconds, unless it was compiled before. Any thread.
-Compiled Compile(const std::string& source, Code code = Code::kMachineCode);
+// What NVRTC calls a GPU of this compute capability (10 * major + minor), for kernels with wgmma or without.
+std::string Architecture(int compute_capability, bool has_wgmma, Code code);
+
+// `architecture`: sm_90a is machine code, compute_90a PTX. Seconds, unless it was compiled before. Any thread.
+Compiled Compile(const std::string& source, const std::string& architecture);
 // Of each source, in order. All at once, in threads of their own; one after another where none can be had.
-std::vector<Compiled> CompileAll(std::span<const std::string> sources, Code code);
+std::vector<Compiled> CompileAll(std::span<const std::string> sources, const std::string& architecture);
 
 }  // namespace tally::pipelines

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <iterator>
 #include <span>
+#include <string_view>
 
 #include "pipelines/plan/training.h"
 
@@ -108,6 +110,8 @@ std::expected<Machine, Failure> Pipeline::FindMachine() {
                                attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   machine.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   machine.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  const char* const products = std::getenv("TALLY_PIPELINES_PRODUCTS");
+  machine.has_wgmma = machine.compute_capability == 90 && (products == nullptr || products != std::string_view("mma"));
   return machine;
 }
 

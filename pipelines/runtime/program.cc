@@ -26,14 +26,19 @@ CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const v
 }
 
 // One of each source, in order; or none at all.
-std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, std::span<const std::string> sources) {
+std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, const Machine& machine,
+                                                          std::span<const std::string> sources) {
   // What the driver takes, once one has said: the software GPU has no machine code.
   static std::atomic<Code> code{Code::kMachineCode};
   for (;;) {
     const Code tried = code.load(std::memory_order_relaxed);
-    const std::vector<Compiled> compiled = CompileAll(sources, tried);
-    for (const Compiled& one : compiled) {
-      if (!one) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, one.error());
+    const std::vector<Compiled> compiled =
+        CompileAll(sources, Architecture(machine.compute_capability, machine.has_wgmma, tried));
+    if (const auto failed = std::ranges::find(compiled, false, &Compiled::has_value); failed != compiled.end()) {
+      // NVRTC may be older than the GPU.
+      if (tried == Code::kPtx || machine.has_wgmma) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, failed->error());
+      code.store(Code::kPtx, std::memory_order_relaxed);
+      continue;
     }
     std::vector<CUmodule> modules;
     CUresult result = CUDA_SUCCESS;
@@ -55,7 +60,7 @@ std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, 
 // The kernel's one parameter, laid out as tally_pipeline::Parameters of stages/common.cuh.
 class Parameters {
  public:
-  // Maps, five pointers a layer, and what is at the end.
+  // What names the matrices (a map is the longest), five pointers a layer, and what is at the end.
   static constexpr size_t kMostBytes = 128 * (kMostLayers + 1) + 40 * kMostLayers + 64;
 
   void* Bytes() { return bytes_; }
@@ -63,6 +68,10 @@ class Parameters {
   void Append(const T& value) {
     std::memcpy(bytes_ + size_, &value, sizeof value);
     size_ += sizeof value;
+  }
+  void AppendMatrix(const void* at, size_t pitch) {
+    Append(at);
+    Append(static_cast<long long>(pitch));
   }
 
  private:
@@ -88,7 +97,7 @@ Outcome Program::Prepare(const Driver& driver, Kernel& kernel) const {
                                        SharedBytes(chain_, kernel.variant));
   }
   if (result != CUDA_SUCCESS) return Fail(result, fmt::format("the kernel is not usable: {}", driver.Describe(result)));
-  return EncodeWeights(driver, kernel);
+  return kernel.variant.wgmma ? EncodeWeights(driver, kernel) : Outcome{};
 }
 
 Outcome Program::EncodeWeights(const Driver& driver, Kernel& kernel) const {
@@ -120,7 +129,7 @@ Outcome Program::Instantiate(std::span<const std::unique_ptr<Program>> programs,
     program->variants_ = VariantsFor(chain, machine, max_rows);
     for (const Variant& variant : program->variants_) sources.push_back(KernelSource(chain, variant));
   }
-  const auto modules = LoadModules(driver, sources);
+  const auto modules = LoadModules(driver, machine, sources);
   if (!modules) return std::unexpected(modules.error());
   // All have their modules, and unload them, before anything else may fail.
   auto module = modules->begin();
@@ -138,17 +147,22 @@ Outcome Program::Instantiate(std::span<const std::unique_ptr<Program>> programs,
 
 Outcome Program::Launch(CUstream stream, const Matrices& matrices, int64_t rows) const {
   const Driver& driver = *TheDriver();
-  CUtensorMap x_map;
-  if (const CUresult result = Encode(driver, &x_map, chain_.element, matrices.x, matrices.x_pitch,
-                                     static_cast<uint64_t>(rows), static_cast<uint64_t>(chain_.input()), kTileRows);
-      result != CUDA_SUCCESS) {
-    return Fail(result, fmt::format("the input: {}", driver.Describe(result)));
-  }
   const Plan plan = Choose(rows);
   const auto kernel = std::ranges::find(kernels_, plan.variant, &Kernel::variant);
   Parameters parameters;
-  parameters.Append(x_map);
-  for (const CUtensorMap& map : kernel->weights) parameters.Append(map);
+  if (plan.variant.wgmma) {
+    CUtensorMap x_map;
+    if (const CUresult result = Encode(driver, &x_map, chain_.element, matrices.x, matrices.x_pitch,
+                                       static_cast<uint64_t>(rows), static_cast<uint64_t>(chain_.input()), kTileRows);
+        result != CUDA_SUCCESS) {
+      return Fail(result, fmt::format("the input: {}", driver.Describe(result)));
+    }
+    parameters.Append(x_map);
+    for (const CUtensorMap& map : kernel->weights) parameters.Append(map);
+  } else {
+    parameters.AppendMatrix(matrices.x, matrices.x_pitch);
+    for (const LayerOperands& operands : operands_) parameters.AppendMatrix(operands.weights, operands.weights_pitch);
+  }
   for (const auto vector : {&LayerOperands::bias, &LayerOperands::scale, &LayerOperands::shift}) {
     for (const LayerOperands& operands : operands_) parameters.Append(operands.*vector);
   }

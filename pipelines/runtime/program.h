@@ -68,7 +68,7 @@ class Program {
     Variant variant;
     CUmodule module = nullptr;
     CUfunction function = nullptr;
-    std::vector<CUtensorMap> weights;  // of each layer; boxes of one block's part of a panel
+    std::vector<CUtensorMap> weights;  // of each layer, in boxes; by wgmma only
   };
 
   // What its launches need besides its module.

@@ -1,7 +1,7 @@
-// What both forms of the vertical kernel share: shapes, barriers and copies, products, and what a layer does behind them.
+// What all forms of the vertical kernel share: shapes, and what a layer does behind its products.
 //
-// Made for Hopper (sm_90a): products by wgmma, weights and rows by bulk tensor copies. Compiled by NVRTC behind a
-// prologue that pipelines/stages/source.cc writes: the types, macros and the table of layers used below.
+// Compiled by NVRTC behind a prologue that pipelines/stages/source.cc writes: the types, macros and the table of layers
+// used below. In front of a form stands what it is made of: hopper.cuh (resident.cuh, streamed.cuh), or mma.cuh alone.
 //
 //   registers   the products of a layer (fp32) become, with bias, activation and norm, the left operand of the next
 //   shared      rows of the chain's input, one slot a warpgroup; weights: all of them, or a ring of panels
@@ -11,12 +11,12 @@
 // gradients, layers in reverse. It multiplies with the weights as they lie, so its panels are 64 rows of them, in boxes of
 // 64 columns: right operands of which the columns lie beside each other (`kTransposed`).
 //
-// The left operand of wgmma has, in registers, the same layout as its result: row 16*warp + lane/4 (and 8 further
+// The left operand of a product has, in registers, the same layout as its result: row 16*warp + lane/4 (and 8 further
 // down), columns 8*j + 2*(lane%4) and the next. So nothing moves between threads from layer to layer.
 
 namespace tally_pipeline {
 
-constexpr int kRows = 64;  // of a tile: what one wgmma takes
+constexpr int kRows = 64;  // of a tile: what one wgmma takes, or four warps' mma
 constexpr int kPanelColumns = 64;
 constexpr int kPanelRowBytes = 128;
 constexpr int kWarpgroupThreads = 128;
@@ -24,6 +24,8 @@ constexpr int kComputeThreads = kWarpgroups * kWarpgroupThreads;
 constexpr uint32_t kXPanelBytes = kRows * kPanelRowBytes;
 
 __device__ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+__device__ constexpr int Least(int a, int b) { return a < b ? a : b; }
+__device__ constexpr int Most(int a, int b) { return a > b ? a : b; }
 constexpr int kNumLayers = sizeof(kLayers) / sizeof(kLayers[0]);
 // A first layer too wide for a thread's registers is computed in chunks, each of which the second layer takes at once.
 constexpr bool kIsWide = kLayers[0].out > 256;
@@ -32,6 +34,8 @@ __device__ constexpr int MostOut() {
   for (int i = kIsWide ? 1 : 0; i < kNumLayers; ++i) most = kLayers[i].out > most ? kLayers[i].out : most;
   return most;
 }
+constexpr int kChunks = kLayers[0].out / kPanelColumns;
+constexpr int kFirstNarrow = kIsWide ? 2 : 0;  // the first layer that is computed by itself
 constexpr int kInput = kLayers[0].hidden;  // columns of the chain's input
 constexpr int kXPanels = CeilDiv(kInput, kPanelColumns);
 constexpr uint32_t kSlotBytes = kXPanels * kXPanelBytes;
@@ -44,6 +48,7 @@ __device__ constexpr int First(int i) {
   if (i == 0 && kIsWide) return kPanelColumns;
   return kLayers[i].out <= kPanelColumns ? kLayers[i].out : CeilDiv(kLayers[i].out, 2 * kPanelColumns) * kPanelColumns;
 }
+__device__ constexpr int Halves(int i) { return First(i) < kLayers[i].out ? 2 : 1; }
 // Columns of the layer that a panel is for; boxes are whole.
 __device__ constexpr int PanelWidth(int i) {
   const int width = kStreamed ? First(i) : kLayers[i].out;
@@ -75,6 +80,11 @@ __device__ constexpr int LastUseOfInput() {
   }
   return last;
 }
+// The same instructions do for both.
+__device__ constexpr bool AreAlike(const Layer& a, const Layer& b) {
+  return a.hidden == b.hidden && a.out == b.out && a.activation == b.activation && a.norm == b.norm && a.epsilon == b.epsilon &&
+         a.saves == b.saves && a.mask == b.mask && !a.takes_input && !b.takes_input && !a.residual && !b.residual;
+}
 constexpr uint32_t kStageBytes = MostPanelBytes();
 constexpr uint32_t kWeightBytes = kStreamed ? kStages * kStageBytes : WeightsBefore(kNumLayers);
 
@@ -84,12 +94,9 @@ constexpr uint32_t kVectorsAt = kSlotsAt + kWarpgroups * kSlotBytes;
 constexpr uint32_t kBarriersAt = kVectorsAt + ((VectorsBefore(kNumLayers) * 4 + 15) & ~15);
 constexpr uint32_t kSharedBytes = kBarriersAt + 8 * (2 * kStages + kWarpgroups);
 
-struct alignas(64) TensorMap {
-  uint64_t words[16];
-};
 struct Parameters {
-  TensorMap x;
-  TensorMap weights[kNumLayers];
+  Matrix x;
+  Matrix weights[kNumLayers];
   const Element* bias[kNumLayers];   // null: none
   const Element* scale[kNumLayers];  // of the norm
   const Element* shift[kNumLayers];
@@ -109,90 +116,14 @@ struct Left {
   uint32_t of[MostOut() / 4];
 };
 
-// --- barriers and copies --------------------------------------------------------------------------------------------
-
 __device__ __forceinline__ uint32_t Shared(const void* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-__device__ __forceinline__ void InitBarrier(uint32_t barrier, uint32_t count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-__device__ __forceinline__ void ExpectBytes(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void Wait(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\n"
-      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-// Nobody waits for the arrival itself.
-__device__ __forceinline__ void Arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-__device__ __forceinline__ void PrefetchMaps(const Parameters& parameters) {
-  if (threadIdx.x < kNumLayers) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&parameters.weights[threadIdx.x]) : "memory");
-  }
-}
-// To the copy engine, too.
-__device__ __forceinline__ void PublishBarriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// --- products --------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void CommitProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kLeft>
-__device__ __forceinline__ void AwaitProducts() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
-}
-// The compiler must not move what the products write or read across this.
-template <int kCount>
-__device__ __forceinline__ void Pin(float* sums) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
-}
-template <int kCount>
-__device__ __forceinline__ void Pin(uint32_t* left) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(left[i])::"memory");
 }
 // The same address, computed again: else the compiler keeps what follows from it, for each product of all layers, in
 // registers from tile to tile, and there are none to spare.
 __device__ __forceinline__ uint32_t Anew(uint32_t address) {
   asm volatile("" : "+r"(address));
   return address;
-}
-// Of what the left operand meets in shared memory: rows of 128 bytes, swizzled, groups of 8 rows 1024 bytes apart.
-__device__ __forceinline__ uint64_t Descriptor(uint32_t address, uint32_t leading_bytes = 16) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading_bytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
-}
-// Of a panel. Transposed: the next 64 columns are one box further on.
-__device__ __forceinline__ uint64_t RightDescriptor(uint32_t address) {
-  return Descriptor(address, kTransposed ? kPanelColumns * kPanelRowBytes : 16);
-}
-// From one product to the next, 16 columns of the left operand: in units of 16 bytes.
-constexpr uint32_t kLeftStep = 2;
-constexpr uint32_t kRightStep = kTransposed ? 16 * kPanelRowBytes >> 4 : kLeftStep;
-// The panel that meets columns `k` on of the left operand, for columns `column` on of the layer.
-template <int kWidth>
-__device__ __forceinline__ void CopyPanel(uint32_t to, const TensorMap& weights, int k, int column, uint32_t barrier) {
-  if constexpr (kTransposed) {
-#pragma unroll
-    for (int box = 0; box < kWidth; box += kPanelColumns) CopyBox(to + box * kPanelRowBytes, weights, column + box, k, barrier);
-  } else {
-    CopyBox(to, weights, k, column, barrier);
-  }
 }
 
 // --- elements --------------------------------------------------------------------------------------------------------
@@ -263,14 +194,6 @@ struct Place {
   uint32_t thread;   // in the warpgroup
   const float* vectors;
 };
-
-__device__ __forceinline__ uint32_t Full(const Place& at, uint32_t stage) { return at.shared + kBarriersAt + 8 * stage; }
-__device__ __forceinline__ uint32_t Empty(const Place& at, uint32_t stage) {
-  return at.shared + kBarriersAt + 8 * (kStages + stage);
-}
-__device__ __forceinline__ uint32_t RowsHere(const Place& at, int warpgroup) {
-  return at.shared + kBarriersAt + 8 * (2 * kStages + warpgroup);
-}
 
 __device__ __forceinline__ float SumOfQuad(float value) {
   value += __shfl_xor_sync(0xffffffffu, value, 1);
@@ -464,18 +387,6 @@ __device__ __forceinline__ void Save(const Left& left, const Parameters& paramet
       to[w * kWarpgroupThreads] = word;
     }
   }
-}
-
-__device__ __forceinline__ void FetchRows(const Parameters& parameters, const Place& at, uint32_t barrier, int tile) {
-  ExpectBytes(barrier, kSlotBytes);
-#pragma unroll
-  for (int panel = 0; panel < kXPanels; ++panel) {
-    CopyBox(at.slot + panel * kXPanelBytes, parameters.x, panel * kPanelColumns, tile * kRows, barrier);
-  }
-}
-
-__device__ __forceinline__ void AwaitWarpgroup(int warpgroup) {
-  asm volatile("bar.sync %0, 128;" ::"r"(1 + warpgroup) : "memory");
 }
 
 template <int I>

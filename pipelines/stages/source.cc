@@ -11,11 +11,18 @@ namespace {
 constexpr std::string_view kCommon =
 #include "pipelines/common.inc"
     ;
+constexpr std::string_view kHopper =
+#include "pipelines/hopper.inc"
+    ;
 constexpr std::string_view kResident =
 #include "pipelines/resident.inc"
     ;
 constexpr std::string_view kStreamed =
 #include "pipelines/streamed.inc"
+    ;
+
+constexpr std::string_view kMma =
+#include "pipelines/mma.inc"
     ;
 
 constexpr std::string_view kTypes = R"(
@@ -36,10 +43,23 @@ struct Layer {
   bool saves;               // what leaves it goes to memory, too
   int mask;                 // of what leaves it
 };
+)";
+
+// What a launch names the input and the weights by.
+constexpr std::string_view kTensorMap = R"(
+struct alignas(64) Matrix {  // a CUtensorMap
+  uint64_t words[16];
+};
 template <int kOut>
 __device__ void Product(float* sums, uint64_t rows, uint64_t right, int keep);
 template <int kOut>
 __device__ void Product(float* sums, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint64_t right, int keep);
+)";
+constexpr std::string_view kAddress = R"(
+struct Matrix {
+  const Element* at;
+  long long pitch;  // elements
+};
 )";
 
 std::string LayerRow(const Chain& chain, const Layer& layer) {
@@ -75,6 +95,16 @@ std::string Product(int out, std::string_view element, bool from_registers, bool
       from_registers ? "\"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d)" : "\"l\"(rows)");
 }
 
+std::set<int> ProductWidths(const Chain& chain, const Variant& variant) {
+  std::set<int> widths;
+  for (const Layer& layer : chain.layers) {
+    const int first = variant.resident ? layer.out : FirstHalf(layer);
+    widths.insert(first);
+    if (first < layer.out) widths.insert(layer.out - first);
+  }
+  return widths;
+}
+
 }  // namespace
 
 std::string KernelSource(const Chain& chain, const Variant& variant) {
@@ -86,17 +116,19 @@ std::string KernelSource(const Chain& chain, const Variant& variant) {
   source += fmt::format(
       "}};\nconstexpr int kWarpgroups = {}, kStages = {};\nconstexpr bool kStreamed = {}, kTransposed = {};\n",
       variant.warpgroups, variant.stages, !variant.resident, chain.transposed);
-  std::set<int> widths;
-  for (const Layer& layer : chain.layers) {
-    const int first = variant.resident ? layer.out : FirstHalf(layer);
-    widths.insert(first);
-    if (first < layer.out) widths.insert(layer.out - first);
+  if (!variant.wgmma) {
+    source += kAddress;
+    source += kCommon;
+    source += kMma;
+    return source;
   }
-  for (const int width : widths) {
+  source += kTensorMap;
+  for (const int width : ProductWidths(chain, variant)) {
     for (const bool from_registers : {false, true})
       source += Product(width, bf16 ? "bf16" : "f16", from_registers, chain.transposed);
   }
   source += kCommon;
+  source += kHopper;
   source += variant.resident ? kResident : kStreamed;
   return source;
 }

@@ -1,4 +1,4 @@
-// The source of a chain's kernel, for NVRTC: the table of layers, the products of its widths, and vertical.cuh.
+// The source of a chain's kernel, for NVRTC: the table of layers, the products of its widths, and the form's own text.
 #pragma once
 
 #include <string>

@@ -13,22 +13,11 @@
 namespace tally_pipeline {
 
 constexpr int kThreads = kComputeThreads + kWarpgroupThreads;
-constexpr int kFirstNarrow = kIsWide ? 2 : 0;  // the first layer that is computed by itself
 constexpr int kInFlight = 1;  // panels that are multiplied while the next one is awaited
 
-__device__ constexpr int Least(int a, int b) { return a < b ? a : b; }
-__device__ constexpr int Most(int a, int b) { return a > b ? a : b; }
-// Panels that meet the chain's input: a layer's last ones.
-__device__ constexpr int InputPanels(int i) { return i == 0 || kLayers[i].takes_input ? kXPanels : 0; }
-__device__ constexpr int PanelsOfHalf(int i) { return InputPanels(i) + (i == 0 ? 0 : HiddenPanels(i)); }
-__device__ constexpr int Halves(int i) { return First(i) < kLayers[i].out ? 2 : 1; }
 // Bias and activation of its second half happen during the next layer's first products.
 __device__ constexpr bool IsPending(int i) {
   return i >= (kIsWide ? 1 : 0) && i + 1 < kNumLayers && Halves(i) == 2 && OnlyActivates(kLayers[i]) && First(i + 1) <= First(i);
-}
-__device__ constexpr bool AreAlike(const Layer& a, const Layer& b) {
-  return a.hidden == b.hidden && a.out == b.out && a.activation == b.activation && a.norm == b.norm && a.epsilon == b.epsilon &&
-         a.saves == b.saves && a.mask == b.mask && !a.takes_input && !b.takes_input && !a.residual && !b.residual;
 }
 // Panels of its first half that are multiplied while the second half of the layer before is finished.
 __device__ constexpr int Early(int i) { return IsPending(i - 1) ? First(i - 1) / kPanelColumns : 0; }
@@ -58,7 +47,7 @@ struct Ring {
 // The panel of a layer like I that meets columns `k` on of the left operand, for columns `column` on of the layer, into the
 // next place. What is outside of the weights is read as zero.
 template <int I>
-__device__ __forceinline__ void FetchPanel(const TensorMap& weights, const Place& at, Ring& ring, int k, int column) {
+__device__ __forceinline__ void FetchPanel(const Matrix& weights, const Place& at, Ring& ring, int k, int column) {
   const uint32_t barrier = Full(at, ring.stage);
   Wait(Empty(at, ring.stage), ring.parity ^ 1);
   ExpectBytes(barrier, PanelBytes(I));
@@ -76,7 +65,7 @@ __device__ __forceinline__ void FetchFrom(const Parameters& parameters, const Pl
 #pragma unroll 1
     for (int half = 0; half < Halves(I); ++half) {
 #pragma unroll 1
-      for (int panel = 0; panel < PanelsOfHalf(I); ++panel) {
+      for (int panel = 0; panel < Panels(I); ++panel) {
         const int k = I == 0 || panel < HiddenPanels(I) ? kLayer.hidden_at + panel * kPanelColumns
                                                              : kLayer.input_at + (panel - HiddenPanels(I)) * kPanelColumns;
         FetchPanel<I>(parameters.weights[layer], at, ring, k, half * First(I));
@@ -208,7 +197,7 @@ __device__ __forceinline__ void End(Sums& sums, Left& left, const Parameters& pa
 template <int I>
 __device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
                                     int layer, int before) {
-  constexpr int kAll = PanelsOfHalf(I);
+  constexpr int kAll = Panels(I);
   if (progress.tile < progress.tiles) LoadMask<I>(sums, parameters, at, layer, progress.tile);
   Multiply<I, 0, Early(I), kAll>(sums, left, at, progress);
   if constexpr (Halves(I) == 2) Multiply<I, 1, 0, kAll>(sums, left, at, progress);
@@ -224,13 +213,13 @@ __device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& pa
 //     chunk 0 | chunk 1, second layer with 0 | chunk 2, second layer with 1 | ... | second layer with the last
 //
 // Bias and activation of a chunk happen while the second layer's first half is multiplied with the chunk before.
-constexpr int kChunks = kLayers[0].out / kPanelColumns;
-
 struct Chunk {
   float sums[kPanelColumns / 2];
   uint32_t left[2][kPanelColumns / 4];  // of an even one, of an odd one
 };
 
+// kSecond: 1; a shorter chain has none.
+template <int kSecond>
 __device__ __forceinline__ void FetchWide(const Parameters& parameters, const Place& at, Ring& ring) {
 #pragma unroll 1
   for (int chunk = 0; chunk <= kChunks; ++chunk) {
@@ -242,8 +231,8 @@ __device__ __forceinline__ void FetchWide(const Parameters& parameters, const Pl
     }
     if (chunk > 0) {
 #pragma unroll 1
-      for (int half = 0; half < Halves(1); ++half) {
-        FetchPanel<1>(parameters.weights[1], at, ring, (chunk - 1) * kPanelColumns, half * First(1));
+      for (int half = 0; half < Halves(kSecond); ++half) {
+        FetchPanel<kSecond>(parameters.weights[kSecond], at, ring, (chunk - 1) * kPanelColumns, half * First(kSecond));
       }
     }
   }
@@ -264,16 +253,17 @@ __device__ __forceinline__ void FinishChunk(Chunk& chunk, const Place& at, int n
 }
 
 // The second layer with chunk `number`, while the one behind it is computed.
-template <int kOdd, bool kIsLast>
+template <int kSecond, int kOdd, bool kIsLast>
 __device__ __forceinline__ void TakeChunk(Sums& sums, Chunk& chunk, const Place& at, Progress& progress, int number) {
   if constexpr (!kIsLast) MultiplyChunk<0>(chunk, at, progress);
-  MultiplyPanel<First(1), 4, false>(sums.of, chunk.left[kOdd], 0, false, at, progress);
+  MultiplyPanel<First(kSecond), 4, false>(sums.of, chunk.left[kOdd], 0, false, at, progress);
   if constexpr (!kIsLast) FinishChunk<1 - kOdd>(chunk, at, number + 1);
-  if constexpr (Halves(1) == 2) {
-    MultiplyPanel<kLayers[1].out - First(1), 4, false>(sums.of + First(1) / 2, chunk.left[kOdd], 0, false, at, progress);
+  if constexpr (Halves(kSecond) == 2) {
+    MultiplyPanel<kLayers[kSecond].out - First(kSecond), 4, false>(sums.of + First(kSecond) / 2, chunk.left[kOdd], 0, false, at, progress);
   }
 }
 
+template <int kSecond>
 __device__ __forceinline__ void RunWide(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress) {
   static_assert(!kIsWide || kChunks % 2 == 0);
   Chunk chunk;
@@ -281,17 +271,17 @@ __device__ __forceinline__ void RunWide(Sums& sums, Left& left, const Parameters
   Retire<0>(at, progress);
   FinishChunk<0>(chunk, at, 0);
 #pragma unroll
-  for (int i = 0; i < kLayers[1].out / 2; ++i) sums.of[i] = 0.f;
-  Pin<kLayers[1].out / 2>(sums.of);
+  for (int i = 0; i < kLayers[kSecond].out / 2; ++i) sums.of[i] = 0.f;
+  Pin<kLayers[kSecond].out / 2>(sums.of);
 #pragma unroll 1
   for (int number = 0; number + 2 < kChunks; number += 2) {
-    TakeChunk<0, false>(sums, chunk, at, progress, number);
-    TakeChunk<1, false>(sums, chunk, at, progress, number + 1);
+    TakeChunk<kSecond, 0, false>(sums, chunk, at, progress, number);
+    TakeChunk<kSecond, 1, false>(sums, chunk, at, progress, number + 1);
   }
-  TakeChunk<0, false>(sums, chunk, at, progress, kChunks - 2);
+  TakeChunk<kSecond, 0, false>(sums, chunk, at, progress, kChunks - 2);
   AfterProducts<0>(parameters, at, progress, 0);
-  TakeChunk<1, true>(sums, chunk, at, progress, kChunks - 1);
-  End<1, Halves(1) == 2 ? 1 : 0>(sums, left, parameters, at, progress, 1, VectorsBefore(1));
+  TakeChunk<kSecond, 1, true>(sums, chunk, at, progress, kChunks - 1);
+  End<kSecond, Halves(kSecond) == 2 ? 1 : 0>(sums, left, parameters, at, progress, kSecond, VectorsBefore(kSecond));
 }
 
 template <int I>
@@ -344,7 +334,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
       Ring ring;
 #pragma unroll 1
       for (int round = 0; round < rounds; ++round) {
-        if constexpr (kIsWide) FetchWide(parameters, at, ring);
+        if constexpr (kIsWide) FetchWide<1>(parameters, at, ring);
         if constexpr (kFirstNarrow < kNumLayers) FetchFrom<kFirstNarrow>(parameters, at, ring);
       }
     }
@@ -364,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
     for (int round = 0; round < rounds; ++round, progress.tile += stride, parity ^= 1) {
       progress.next_tile = progress.tile + stride;
       if (progress.tile < tiles) Wait(RowsHere(at, warpgroup), parity);
-      if constexpr (kIsWide) RunWide(sums, left, parameters, at, progress);
+      if constexpr (kIsWide) RunWide<1>(sums, left, parameters, at, progress);
       if constexpr (kFirstNarrow < kNumLayers) RunFrom<kFirstNarrow>(sums, left, parameters, at, progress);
     }
   }

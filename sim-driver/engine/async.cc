@@ -1,5 +1,6 @@
-// Asynchronous copies: cp.async, cp.async.bulk. Those that complete an mbarrier arrive as delivery.h says; the others
-// are done when issued, which is one of the orders that PTX allows, and waiting for groups then has nothing to do.
+// Asynchronous copies: cp.async, cp.async.bulk. Those that complete an mbarrier arrive as delivery.h says. Bulk copies
+// to global memory are done when issued, which is one of the orders that PTX allows. So are cp.async, but where the
+// schedule of the launch is drawn from a seed: there they arrive when the thread waits for them, and no sooner.
 
 #include <cstring>
 #include <vector>
@@ -15,6 +16,24 @@ namespace tally::sim_driver {
 namespace {
 
 // ---------------------------------------------------------------- cp.async
+
+constexpr size_t kMostLateCopies = 1 << 14;  // of a warp
+
+// What these lanes have asked for before their last `num_left` groups, or altogether.
+void AwaitCopies(Warp& w, uint32_t lanes, uint32_t num_left, bool are_all) {
+  std::erase_if(w.late_copies, [&](const LateCopy& copy) {
+    if ((lanes >> copy.lane & 1) == 0) return false;
+    if (!are_all && copy.group + num_left >= w.copy_groups[copy.lane]) return false;
+    std::memcpy(copy.to, copy.bytes.data(), copy.size);
+    return true;
+  });
+}
+
+void OpCommitCopies(Warp& w, const Instruction&) {
+  for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) ++w.copy_groups[std::countr_zero(rest)];
+}
+// x = groups that may be on their way; y: none may be, committed or not.
+void OpAwaitCopies(Warp& w, const Instruction& i) { AwaitCopies(w, w.mask, i.x, i.y != 0); }
 
 // a = to (shared), b = from (global), c = bytes to read (u32, the rest is zero), imm = offset of to, list[0] = offset
 // of from; x = bytes.
@@ -37,7 +56,13 @@ void OpCopyAsync(Warp& w, const Instruction& i) {
     std::byte* target =
         ResolveAddress(w, i, lane, Space::kShared, to_base[lane] + static_cast<uint64_t>(i.imm), i.x, i.x, true);
     if (target == nullptr) return;
-    std::memcpy(target, bytes, i.x);
+    if (w.block->cluster->schedule.IsNatural() || w.late_copies.size() >= kMostLateCopies) {
+      std::memcpy(target, bytes, i.x);
+      continue;
+    }
+    LateCopy late{.to = target, .lane = lane, .group = w.copy_groups[lane], .size = i.x};
+    std::memcpy(late.bytes.data(), bytes, i.x);
+    w.late_copies.push_back(late);
   }
 }
 
@@ -118,8 +143,22 @@ bool DecodeCopyBulk(Lowering& l) {
 bool DecodeCopy(Lowering& l) {
   if (l.Modifier(0) != "async") return false;
   if (l.Modifier(1) == "bulk") return DecodeCopyBulk(l);
-  if (l.Modifier(1) == "mbarrier") return DecodeArriveAfterCopies(l);
-  if (l.Has("commit_group") || l.Has("wait_group") || l.Has("wait_all")) return true;
+  if (l.Modifier(1) == "mbarrier") {
+    l.Emit(&OpAwaitCopies).i.y = 1;  // the arrival counts for those before it
+    return DecodeArriveAfterCopies(l);
+  }
+  if (l.Has("commit_group")) {
+    l.Emit(&OpCommitCopies);
+    return true;
+  }
+  if (l.Has("wait_group") || l.Has("wait_all")) {
+    Instruction& wait = l.Emit(&OpAwaitCopies).i;
+    wait.y = l.Has("wait_all") ? 1 : 0;
+    if (wait.y != 0) return true;
+    if (l.operand(0).kind != OperandKind::kInteger) return l.Invalid("cp.async.wait_group waits for a constant");
+    wait.x = static_cast<uint32_t>(std::min<uint64_t>(l.operand(0).bits, kMostLateCopies));
+    return true;
+  }
   if (l.Modifier(1) != "ca" && l.Modifier(1) != "cg") return false;
   Lowering::Address to = l.AddressOf(l.operand(0), StateSpace::kShared);
   Lowering::Address from = l.AddressOf(l.operand(1), StateSpace::kGlobal);

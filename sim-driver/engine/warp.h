@@ -75,6 +75,13 @@ enum class StopReason : uint8_t {
   kFault,
 };
 
+// A cp.async of one lane that has not arrived (async.cc).
+struct LateCopy {
+  std::byte* to = nullptr;
+  uint32_t lane = 0, group = 0, size = 0;
+  std::array<std::byte, 16> bytes{};
+};
+
 struct Warp {
   Warp() = default;
   Warp(Warp&&) noexcept = default;  // in vectors; nothing points at a warp while it does not run
@@ -109,6 +116,8 @@ struct Warp {
   std::vector<std::unique_ptr<Frame>> frames;       // in use
   std::vector<std::unique_ptr<Frame>> free_frames;  // kept for reuse
   std::byte* local = nullptr;                       // kLanes * Cluster::local_stride_bytes
+  std::vector<LateCopy> late_copies;
+  std::array<uint32_t, kLanes> copy_groups{};  // cp.async.commit_group so far
   std::array<uint32_t, kLanes>
       cluster_arrival_phase{};  // per lane: Cluster::cluster_phase at its barrier.cluster.arrive
 

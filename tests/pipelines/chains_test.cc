@@ -74,6 +74,16 @@ TEST(PipelineChains, RandomLargeOnesAreRight) {
   }
 }
 
+TEST(PipelineChains, ASingleLayerIsRight) {
+  for (const NetworkLayer layer : {NetworkLayer{.in = 8, .out = 16}, NetworkLayer{.in = 512, .out = 256}}) {
+    Gpu gpu;
+    const Network network(gpu, TALLY_PIPELINE_BF16, {layer}, 5);
+    SCOPED_TRACE(network.Describe());
+    const PipelinePtr pipeline = Instantiate(network);
+    LaunchAndCompare(gpu, network, pipeline.get(), {.rows = 200}, 9);
+  }
+}
+
 // They share instructions, and each has its own weights and bias.
 TEST(PipelineChains, LayersThatAreAlikeAreRight) {
   Gpu gpu;

@@ -55,7 +55,7 @@ const std::string& Ptx() {
   static const std::string ptx = [] {
     const auto compiled = Compile(Text("pipelines/queue/queue.cuh") + Text("pipelines/queue/cluster_queue.cuh") +
                                       Text("tests/pipelines/queue_kernels.cuh"),
-                                  Code::kPtx);
+                                  "compute_90a");
     EXPECT_TRUE(compiled) << compiled.error();
     return compiled ? std::string(compiled->data()) : std::string();
   }();

@@ -46,21 +46,36 @@ class PipelineSource : public ::testing::Test {
   PipelineSource() { ::setenv("TALLY_PIPELINES_CACHE", "", 1); }
 };
 
-TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
-  const Machine machine;
+constexpr Machine kHopper;
+// An A100.
+constexpr Machine kAmpere{
+    .compute_capability = 80, .has_wgmma = false, .multiprocessors = 108, .shared_bytes = 166'912};
+
+void CompileAllOf(const Machine& machine) {
+  const std::string architecture = Architecture(machine.compute_capability, machine.has_wgmma, Code::kMachineCode);
   for (const Chain& chain : Corpus()) {
     const auto checked = Check(chain, machine, 65536);
     ASSERT_TRUE(checked) << checked.error();
-    const auto variants = VariantsFor(chain, machine, 65536);
     // The smallest and the largest: the others differ in a number.
-    for (const Variant& variant : {variants.front(), variants.back()}) {
+    std::vector<Variant> variants = VariantsFor(chain, machine, 65536);
+    variants.erase(variants.begin() + (machine.has_wgmma && variants.size() > 1 ? 1 : 0), variants.end() - 1);
+    for (const Variant& variant : variants) {
       const std::string source =
           KernelSource(chain, variant) +
           fmt::format("static_assert(tally_pipeline::kSharedBytes == {});\n", SharedBytes(chain, variant));
-      const auto cubin = Compile(source);
+      const auto cubin = Compile(source, architecture);
       ASSERT_TRUE(cubin) << cubin.error();
     }
   }
+}
+
+TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) { CompileAllOf(kHopper); }
+TEST_F(PipelineSource, EachKernelCompilesForAnAmpereGpu) { CompileAllOf(kAmpere); }
+TEST_F(PipelineSource, EachGpuHasItsArchitecture) {
+  EXPECT_EQ(Architecture(90, true, Code::kMachineCode), "sm_90a");
+  EXPECT_EQ(Architecture(90, true, Code::kPtx), "compute_90a");
+  EXPECT_EQ(Architecture(86, false, Code::kMachineCode), "sm_86");
+  EXPECT_EQ(Architecture(120, false, Code::kPtx), "compute_80");
 }
 
 TEST_F(PipelineSource, SourcesThatCompileAtOnceStayApart) {
@@ -68,7 +83,7 @@ TEST_F(PipelineSource, SourcesThatCompileAtOnceStayApart) {
   for (int i = 0; i < 6; ++i) {
     sources.push_back(fmt::format("extern \"C\" __global__ void kernel_{}() {{ {} }}", i, i == 3 ? "nothing();" : ""));
   }
-  const auto compiled = CompileAll(sources, Code::kPtx);
+  const auto compiled = CompileAll(sources, "compute_80");
   ASSERT_EQ(compiled.size(), sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     const std::string name = fmt::format("kernel_{}", i);
@@ -80,11 +95,11 @@ TEST_F(PipelineSource, SourcesThatCompileAtOnceStayApart) {
     ASSERT_TRUE(compiled[i].has_value()) << compiled[i].error();
     EXPECT_THAT(std::string(compiled[i]->data()), testing::HasSubstr(name));
   }
-  EXPECT_TRUE(CompileAll({}, Code::kPtx).empty());
+  EXPECT_TRUE(CompileAll({}, "compute_80").empty());
 }
 
 TEST_F(PipelineSource, WhatDoesNotCompileIsReportedWithItsLine) {
-  const auto cubin = Compile("__global__ void broken() { nothing(); }");
+  const auto cubin = Compile("__global__ void broken() { nothing(); }", "sm_80");
   ASSERT_FALSE(cubin);
   EXPECT_THAT(cubin.error(), ::testing::HasSubstr("nothing"));
 }

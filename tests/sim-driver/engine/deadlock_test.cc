@@ -165,5 +165,27 @@ ld.volatile.shared.u32 %r10,[%r8]; setp.eq.u32 %p3,%r10,0; @%p3 brkpt; E:)";
   EXPECT_GE(late, 5u);
 }
 
+// Of two groups the first is awaited: the second is late then, and so is what belongs to none.
+TEST(DeadlockTest, ACopyOfAGroupThatIsNotWaitedForIsLate) {
+  const auto body = [](const std::string& first_wait, const std::string& offset) {
+    return R"(@%p1 bra E; mov.u32 %r8,s; mov.u32 %r9,0; st.shared.u32 [%r8],%r9; st.shared.u32 [%r8+16],%r9;
+st.shared.u32 [%r8+32],%r9; mov.u32 %r9,1; st.global.u32 [%rd1],%r9;
+cp.async.ca.shared.global [%r8],[%rd1],4; cp.async.commit_group;
+cp.async.ca.shared.global [%r8+16],[%rd1],4; cp.async.commit_group;
+cp.async.ca.shared.global [%r8+32],[%rd1],4; )" +
+           first_wait + " ld.volatile.shared.u32 %r10,[%r8" + offset + "]; setp.eq.u32 %p3,%r10,0; @%p3 trap; E:";
+  };
+  const auto is_late = [&](const std::string& wait, const std::string& offset) {
+    EXPECT_FALSE(RunBody(body(wait, offset), 32, 0)) << wait;  // the natural schedule is never late
+    return RunBody(body(wait, offset), 32, 3).has_value();
+  };
+  EXPECT_FALSE(is_late("cp.async.wait_group 1;", ""));
+  EXPECT_TRUE(is_late("cp.async.wait_group 1;", "+16"));
+  EXPECT_TRUE(is_late("cp.async.wait_group 2;", ""));
+  EXPECT_FALSE(is_late("cp.async.wait_group 0;", "+16"));
+  EXPECT_TRUE(is_late("cp.async.wait_group 0;", "+32"));
+  EXPECT_FALSE(is_late("cp.async.wait_all;", "+32"));
+}
+
 }  // namespace
 }  // namespace tally::sim_driver
