@@ -48,14 +48,15 @@ class FileCache {
   // False when it could not be kept: no space, no permission (logged the first time), larger than a quarter of the
   // bound.
   bool Keep(const Key& key, std::span<const std::byte> result) const;
+  // Removes files until three quarters of the bound are left, if there are too many. Keep() does so now and then: who
+  // could choose keys for which it does not is bounded by this.
+  void Shrink() const;
 
  private:
   std::string PathOf(const Key& key) const;
   // Whether the directory is ours alone. Looks once, as nobody else can change that.
   bool IsOurs() const;
   void SayOnce(const std::string& why) const;
-  // Removes files until three quarters of the bound are left.
-  void Shrink() const;
 
   std::string directory_;
   uint64_t max_bytes_;

@@ -28,6 +28,7 @@
 //     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
 //     | <- SetPriority(n) -------------------- |
 //     | -- SetPriorityReply(n) --------------> |
+//     | -- LongBlocks -----------------------> |  of a session: no gate ends its kernels in time
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
 //     | -- Idle -----------------------------> |  no session for the configured time; answered by Shutdown or nothing
 //     | <- Shutdown -------------------------- |  end now, sessions or not
@@ -57,7 +58,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 25;
+inline constexpr uint32_t kLinkVersion = 26;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -99,6 +100,7 @@ enum class LinkKind : uint32_t {
   kDrawGraph = 25,
   kLeaving = 26,
   kEndTrace = 27,
+  kLongBlocks = 28,
 };
 
 struct LinkHeader {
@@ -346,6 +348,16 @@ struct LinkGpu {
   char name[kLinkNameBytes];
 };
 static_assert(sizeof(LinkGpu) == 16 + 48 + kLinkNameBytes);
+
+// Executor to tallyd, once of a best-effort session in a context of both classes: blocks of this kernel run on for so
+// long when a gate should end them (scheduler::GateChoice::kLongBlocks).
+struct LinkLongBlocks {
+  LinkHeader header;
+  uint64_t session_id;
+  uint64_t left_ns;
+  char kernel[kLinkTextBytes];  // its name, cut if need be
+};
+static_assert(sizeof(LinkLongBlocks) == 16 + 16 + 512);
 
 struct LinkFaulted {
   LinkHeader header;

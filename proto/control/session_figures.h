@@ -219,6 +219,11 @@ inline constexpr auto kSessionFigures = [] {
        kCounter,
        {"tally_tenant_resumed_blocks_total", "blocks",
         "Blocks of those that had not run when the queue was stopped; clusters of launches with clusters."}},
+      {"has_long_blocks",
+       kHeldNow,
+       {"tally_tenant_long_block_sessions", "sessions",
+        "Running best-effort sessions that share a context with services and have kernels whose blocks no gate ends in "
+        "time."}},
       // Of sessions with --window=shadow or on; each launch is in one of the first two.
       {"window_classes",
        kCounter,

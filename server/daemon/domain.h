@@ -23,9 +23,18 @@ struct Domain {
   bool are_classes_mixed = false;  // for programs of both classes (DaemonConfig::share_contexts)
   bool is_own = false;             // of one rank or one process (shm::OwnDomain): it ends soon after that
   std::string grant_owner{};       // of domains of grants: a tenant, "namespace/NAME" or "shared/all"
+  bool shares_otherwise = false;   // what can have no executor for it goes to Mixed()
 
   bool SameAs(const Domain& other) const {
     return name == other.name && owner_uid == other.owner_uid && grant_owner == other.grant_owner;
+  }
+  // Of the same owner, for programs of both classes.
+  Domain Mixed() const {
+    return {kMixedDomain, owner_uid, shm::PriorityClass::kHighPriority, true, false, grant_owner};
+  }
+  // Of the same owner, for all processes of a best-effort program that had better not be in Mixed().
+  Domain Apart(const std::string& own_name) const {
+    return {own_name, owner_uid, shm::PriorityClass::kBestEffort, false, false, grant_owner, true};
   }
   // As executors know it, with kSharedDomain as the owner of those of grants.
   std::string WireName() const { return grant_owner.empty() ? name : name + "@" + grant_owner; }
@@ -45,7 +54,7 @@ struct Domain {
   // Under which its counters are kept: there is no end of names of own domains, so an owner has one for all of them.
   std::string CounterLabel() const {
     Domain counted = *this;
-    if (is_own) counted.name = "own";
+    if (is_own || shares_otherwise) counted.name = "own";
     return counted.Label();
   }
   // Whose domains are counted together, and whose faults.

@@ -144,6 +144,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
                                     Status(static_cast<StatusCode>(reply.status_code), reply.error));
       return true;
     }
+    case LinkKind::kLongBlocks: {
+      control::LinkLongBlocks found{};
+      if (!Read(bytes, found) || !IsTerminated(found.kernel)) return false;
+      events_.on_long_blocks(found);
+      return true;
+    }
     case LinkKind::kFaulted: {
       control::LinkFaulted faulted{};
       if (!Read(bytes, faulted) || !IsTerminated(faulted.reason)) return false;

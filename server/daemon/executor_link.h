@@ -35,6 +35,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(const control::LinkGpu&)> on_gpu;
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
+    std::function<void(const control::LinkLongBlocks&)> on_long_blocks;
     std::function<void(const std::string& reason)> on_faulted;
     std::function<void()> on_idle;
     std::function<void()> on_leaving;

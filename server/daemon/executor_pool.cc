@@ -13,6 +13,7 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/daemon/ledger_file.h"
 #include "server/daemon/peer_facts.h"
+#include "server/daemon/printable_name.h"
 
 namespace tally::server {
 namespace {
@@ -144,6 +145,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
     const auto change = priority_changes_.extract(request_id);
     if (!change.empty()) change.mapped()(std::move(status));
   };
+  events.on_long_blocks = [this, with_executor](const control::LinkLongBlocks& found) {
+    with_executor([&](Executor& executor) { OnLongBlocks(executor, found); });
+  };
   events.on_faulted = [this, with_executor](const std::string& reason) {
     with_executor([&](Executor& executor) { OnFaulted(executor, reason); });
   };
@@ -235,7 +239,8 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
   } else {
     SessionRecord& session = executor.sessions[report.identity.session_id];
     std::string cgroup = is_new ? CgroupOf(report.identity.pid) : std::move(session.cgroup);
-    session = {report.identity, figures, false, false, std::move(cgroup)};
+    auto program = is_new ? ProgramOf(report.identity) : std::move(session.program);
+    session = {report.identity, figures, false, false, std::move(cgroup), std::move(program)};
   }
   if (is_new || report.has_ended != 0) {
     OnTenantsChanged();
@@ -243,6 +248,16 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
     PlanTuning();
   }
   PlanTimeSlices();
+}
+
+void ExecutorPool::OnLongBlocks(const Executor& executor, const control::LinkLongBlocks& found) {
+  const auto session = executor.sessions.find(found.session_id);
+  if (session == executor.sessions.end() || !session->second.program) return;  // it has ended, or is not known
+  const std::string what = fmt::format("blocks of kernel {:.200} ran on for {:.1f} ms", PrintableName(found.kernel),
+                                       static_cast<double>(found.left_ns) * 1e-6);
+  if (!LongBlocks(config_.cache_directory).Remember(*session->second.program, what)) return;
+  LOG_INFO("session {} ({}): {}: the next time that this program starts it gets a context of its own", found.session_id,
+           session->second.identity.tenant_name, what);
 }
 
 void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
@@ -320,7 +335,11 @@ void ExecutorPool::OnExit(pid_t pid) {
     std::erase_if(failed_starts_,
                   [](const auto& each) { return steady_clock::now() - each.second.at >= kFailedStartPause; });
     failed_starts_[executor->domain.CounterLabel()] = {steady_clock::now(), status};
-    RefuseWaiting(*executor, status);
+    if (executor->domain.shares_otherwise) {
+      PlaceWaitingAnew(*executor);
+    } else {
+      RefuseWaiting(*executor, status);
+    }
   }
   AnswersFailed(pid);
   StopAwaiting(pid);

@@ -36,6 +36,7 @@
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/fault_back_off.h"
 #include "server/daemon/gpu_places.h"
+#include "server/daemon/long_blocks.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/tenant_ledger.h"
 #include "server/daemon/time_slice_plan.h"
@@ -49,6 +50,8 @@ struct SessionRecord {
   bool is_stale = false;     // the executor did not answer the last query in time
   bool is_in_doubt = false;  // its executor has connected again and has not mentioned it yet
   std::string cgroup;        // of its process, when it was first seen (peer_facts.h)
+  // Likewise, if the session might have been put apart (long_blocks.h), or an earlier tallyd's.
+  std::optional<StartedProgram> program{};
 };
 
 enum class ExecutorState {
@@ -102,6 +105,7 @@ class ExecutorPool {
       Done done;
       std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
       bool was_held = false;
+      std::optional<StartedProgram> program{};  // as in SessionRecord
     };
     std::deque<Waiting> waiting;  // until it serves, and until its socket takes them
     bool has_served = false;
@@ -120,7 +124,8 @@ class ExecutorPool {
   // until they have come back or kAdoptionWait is over, no new executor is started.
   Status Listen(const std::string& socket_path);
 
-  // Hands `socket` to the executor of `domain`, which is started if need be. `done` gets OK once the executor has it;
+  // Hands `socket` to the executor of `domain`, which is started if need be. Instead of one of both classes it may be
+  // that of a domain of its own (long_blocks.h). `done` gets OK once the executor has it;
   // kResourceExhausted: no more sessions or domains, for this user or at all.
   void Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done);
   // The class that a domain of this name and owner has now, if it exists.
@@ -197,6 +202,7 @@ class ExecutorPool {
   ExecutorLink::Events EventsOf(pid_t pid, const std::shared_ptr<std::shared_ptr<ExecutorLink>>& link);
   void OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link, const control::LinkHello& hello);
   void OnReport(Executor& executor, const control::LinkSessionReport& report);
+  void OnLongBlocks(const Executor& executor, const control::LinkLongBlocks& found);
   void OnFaulted(Executor& executor, const std::string& reason);
   void OnIdle(Executor& executor);
   void OnLeaving(Executor& executor);

@@ -34,7 +34,14 @@ constexpr milliseconds kPagePause{2000};
 }  // namespace
 
 void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done) {
-  Place(domain, {identity, std::move(socket), std::move(done)});
+  Executor::Waiting waiting{identity, std::move(socket), std::move(done)};
+  const bool is_best_effort = identity.priority_class == static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
+  if (domain.are_classes_mixed && is_best_effort) waiting.program = ProgramOf(identity);
+  const auto what = waiting.program ? LongBlocks(config_.cache_directory).Find(*waiting.program) : std::nullopt;
+  if (!what) return Place(domain, std::move(waiting));
+  LOG_INFO("session {}: its program gets a context of its own: when it shared one, {}", identity.session_id, *what);
+  const Domain own = domain.Apart(waiting.program->DomainName());
+  Place(own, std::move(waiting));
 }
 
 void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
@@ -42,7 +49,8 @@ void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
   if (const Status quotas = CheckQuotas(waiting.identity); !quotas.ok()) return waiting.done(quotas);
   ExecutorPtr executor = MayStillBeAdopted() ? nullptr : FindForNewSession(domain);
   if (executor == nullptr) {
-    if (const Status may_start = CheckMayStart(domain); !may_start.ok()) {
+    const Status may_start = CheckMayStart(domain);
+    if (!may_start.ok() && (MayStillBeAdopted() || !domain.shares_otherwise)) {
       if (steady_clock::now() - waiting.since >= kPatience) return waiting.done(may_start);
       if (!std::exchange(waiting.was_held, true)) {
         LOG_INFO("session {} waits: {}", waiting.identity.session_id, may_start.message());
@@ -51,7 +59,11 @@ void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
       held_.push_back({domain, std::move(waiting)});
       return;
     }
-    auto started = Start(domain);
+    auto started = may_start.ok() ? Start(domain) : std::unexpected(may_start);
+    if (!started && domain.shares_otherwise) {
+      LOG_INFO("session {} shares a context all the same: {}", waiting.identity.session_id, started.error().message());
+      return Place(domain.Mixed(), std::move(waiting));
+    }
     if (!started) return waiting.done(started.error());
     executor = *started;
   }
@@ -77,6 +89,13 @@ Status ExecutorPool::CheckQuotas(const control::SessionIdentity& identity) const
 Status ExecutorPool::CheckMayStart(const Domain& domain) const {
   if (MayStillBeAdopted()) return Status(StatusCode::kUnavailable, "executors of an earlier tallyd are to come back");
   const std::string owner = domain.OwnerLabel();
+  // What comes next may be unable to do without one.
+  if (domain.shares_otherwise && NumDomainsOf(owner) + 1 >= config_.max_domains_per_user) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("domain {}: there are {} domains already, and the last one is left to others "
+                              "(max_domains_per_user)",
+                              domain.Label(), NumDomainsOf(owner)));
+  }
   if (const auto pause = fault_back_off_.PauseOf(owner, SteadyClock().Now()); pause.count() > 0) {
     return Status(StatusCode::kUnavailable,
                   fmt::format("{}: {} executors in a row have failed: the next starts in {} ms", owner,
@@ -127,7 +146,7 @@ Status ExecutorPool::Deliver(Executor& executor, Executor::Waiting& waiting) {
   }
   TALLY_RETURN_IF_ERROR(executor.link->SendAddSession(waiting.identity, waiting.socket.get()));
   SessionRecord& session = executor.sessions[waiting.identity.session_id] = {
-      waiting.identity, {}, false, false, CgroupOf(waiting.identity.pid)};
+      waiting.identity, {}, false, false, CgroupOf(waiting.identity.pid), waiting.program};
   if (waiting.identity.slo_latency_ns != 0) {
     session.figures["slo_caution"] = scheduler::SloFeedback::kFirstStep;  // until it reports
   }

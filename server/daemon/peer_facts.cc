@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "base/printable.h"
 #include "base/unique_fd.h"
@@ -70,6 +71,14 @@ std::string CgroupIn(std::string_view cgroup_file) {
   // The end says which container it is.
   if (path.size() > kMaxCgroupLetters) path = "..." + path.substr(path.size() - (kMaxCgroupLetters - 3));
   return path;
+}
+
+std::string StartedAs(pid_t pid) {
+  const std::string words = pid > 0 ? ReadProc(pid, "cmdline") : "";
+  if (words.empty()) return "";
+  char executable[PATH_MAX];
+  const ssize_t size = ::readlink(fmt::format("/proc/{}/exe", pid).c_str(), executable, sizeof(executable));
+  return std::string(executable, size > 0 ? static_cast<size_t>(size) : 0) + '\0' + words;
 }
 
 }  // namespace tally::server

@@ -1,4 +1,5 @@
-// What /proc says about who has connected, beyond its credentials: for the exemption of root, and for people.
+// What /proc says about who has connected, beyond its credentials: for the exemption of root, for where programs run
+// that are known (long_blocks.h), and for people.
 #pragma once
 
 #include <sys/types.h>
@@ -26,5 +27,9 @@ bool IsInAnotherNamespace(std::string_view status_file);
 std::string CgroupOf(pid_t pid);
 // For tests: from a file like /proc/PID/cgroup.
 std::string CgroupIn(std::string_view cgroup_file);
+
+// What a process was started as: its executable, where /proc shows it (of other users' to root alone), and its command
+// line, of which the first 16 KiB count and which a program may change. Empty: not known.
+std::string StartedAs(pid_t pid);
 
 }  // namespace tally::server

@@ -104,9 +104,7 @@ void MixClasses(const Asker& asker, Domain& domain) {
   if (asker.grant != nullptr && asker.grant->domain_policy == DomainPolicy::kTenant &&
       asker.grant->ceiling != shm::PriorityClass::kHighPriority)
     return;
-  domain.name = kMixedDomain;
-  domain.priority_class = shm::PriorityClass::kHighPriority;
-  domain.are_classes_mixed = true;
+  domain = domain.Mixed();
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
       : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed,
-                     config.tenants_directory, config.doors, config.on_device_used),
+                     config.tenants_directory, config.doors, config.on_device_used, config.on_long_blocks),
         config_(std::move(config)) {
     context_fault->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }

@@ -61,6 +61,9 @@ struct ExecutorConfig {
   std::function<void(int device)> on_making_context;
   // Called when programs put their first work on a device (Executor::used_devices), with locks held: quickly.
   std::function<void()> on_device_used;
+  // Called once per session at most: blocks of this kernel run on for so long when a gate should end them. With locks
+  // held: quickly. Null: nobody wants to know.
+  std::function<void(uint64_t session_id, const std::string& kernel, std::chrono::nanoseconds left)> on_long_blocks;
   // Called once: the context is lost, no new sessions are accepted; the process should be replaced.
   std::function<void(const std::string& reason)> on_fault;
 

@@ -2,13 +2,23 @@
 """tallyd with a scripted executor: executors are started, replaced, counted, and ended."""
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import unittest
 
 from support.daemon_fixture import BEST_EFFORT, HIGH, DaemonTest, free_port, hello, is_alive, wait_until
 
 INVALID_ARGUMENT, UNAVAILABLE = 3, 14
+# Has a session until its input ends.
+OTHER_PROGRAM = """
+import sys
+from support.daemon_fixture import BEST_EFFORT, Session
+session = Session(sys.argv[1], priority=BEST_EFFORT)
+print(session.id, flush=True)
+sys.stdin.read()
+"""
 
 
 class Supervision(DaemonTest):
@@ -41,6 +51,46 @@ class Supervision(DaemonTest):
         self.assertEqual({row["domain"]: row["num_sessions"] for row in self.executors()}, {f"mixed:{uid}": 2, f"own:{uid}": 1})
         self.assertEqual(sorted((row["class"], row["domain"]) for row in self.ctl_json("ps")),
                          [("best-effort", f"mixed:{uid}"), ("best-effort", f"own:{uid}"), ("high", f"mixed:{uid}")])
+
+    def domain_of(self, session):
+        return next(row["domain"] for row in self.ctl_json("ps") if row["id"] == session.id)
+
+    def test_a_program_of_long_blocks_has_a_context_of_its_own_the_next_time(self):
+        cache, uid = os.path.join(self.directory, "cache"), os.getuid()
+        daemon = self.start_daemon("--share-contexts", "--cache-directory", cache)
+        first = self.session(priority=BEST_EFFORT, tenant="long-blocks")
+        remembered = (f"session {first.id} (long-blocks): blocks of kernel scripted ran on for 2.9 ms: the next time that this "
+                      "program starts it gets a context of its own")
+        wait_until(lambda: remembered in self.log_of(daemon), "it is remembered")
+        self.assertEqual(self.domain_of(first), f"mixed:{uid}")
+        daemon.terminate()
+        daemon.wait(60)
+
+        daemon = self.start_daemon("--share-contexts", "--cache-directory", cache)
+        wait_until(lambda: self.ctl_json("ps"), "its executor has come back")
+        alone = self.session(priority=BEST_EFFORT)  # this process, whatever it calls itself
+        self.assertRegex(self.domain_of(alone), f"^long-blocks-[0-9a-f]{{16}}:{uid}$")
+        self.assertIn(f"session {alone.id}: its program gets a context of its own: when it shared one, blocks of kernel "
+                      "scripted ran on for 2.9 ms", self.log_of(daemon))
+        self.assertEqual(self.domain_of(self.session(priority=HIGH)), f"mixed:{uid}", "a service has no gates")
+        self.assertEqual(self.domain_of(self.session(domain="own")), f"own:{uid}", "it says where")
+        other = subprocess.Popen([sys.executable, "-c", OTHER_PROGRAM, self.socket_path], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, cwd=os.path.dirname(os.path.abspath(__file__)))
+        self.addCleanup(self.end, other)
+        other_id = int(other.stdout.readline())
+        self.assertEqual([row["domain"] for row in self.ctl_json("ps") if row["id"] == other_id], [f"mixed:{uid}"])
+        shutil.rmtree(os.path.join(cache, "long-blocks"))
+        self.assertEqual(self.domain_of(self.session(priority=BEST_EFFORT)), f"mixed:{uid}", "it is forgotten")
+
+    def test_where_no_context_is_shared_a_program_of_long_blocks_is_as_any(self):
+        cache = os.path.join(self.directory, "cache")
+        daemon = self.start_daemon("--share-contexts", "--cache-directory", cache)
+        self.session(priority=BEST_EFFORT, tenant="long-blocks").close()
+        wait_until(lambda: "the next time that this program starts" in self.log_of(daemon), "it is remembered")
+        daemon.terminate()
+        daemon.wait(60)
+        self.start_daemon("--cache-directory", cache)
+        self.assertEqual(self.domain_of(self.session(priority=BEST_EFFORT)), f"best-effort:{os.getuid()}")
 
     def test_killed_executor_ends_its_sessions_only_and_is_replaced_at_once(self):
         self.start_daemon()

@@ -121,6 +121,25 @@ class Gated(FullStackTest):
     def start_case(self, *case, priority="best-effort"):
         return self.start_under_tally(sys.executable, CASES, *case, priority=priority)
 
+    def test_a_program_of_long_blocks_has_a_context_of_its_own_the_next_time(self):
+        daemon = self.start_daemon("--transforms", "gate", "--share-contexts", "--cache-directory",
+                                   os.path.join(self.directory, "cache"), env={"TALLY_FORCE_FORM": "gated:1"})
+        self.start_case("requests", "1000", "20", priority="high")
+        where = lambda: [(re.sub("[0-9a-f]{16}:.*|:.*", "", row["domain"]), row["has_long_blocks"])
+                         for row in self.best_effort_programs()]
+        low = self.start_case("forever", "300000")
+        wait_until(lambda: where() == [("mixed", 1)], "its blocks run on after stops", 100)
+        wait_until(lambda: "the next time that this program starts" in self.log_of(daemon), "it is remembered")
+        low.kill()
+        low.wait()
+        wait_until(lambda: not where(), "it is gone", 60)
+        self.start_case("forever", "300001")
+        wait_until(lambda: where() == [("mixed", 0)], "another program shares as ever", 60)
+        self.start_case("forever", "300000")
+        wait_until(lambda: ("long-blocks-", 0) in where(), "it is alone", 60)
+        self.assertRegex(self.log_of(daemon), r"session \d+: its program gets a context of its own: when it shared one, "
+                                              r"blocks of kernel spin ran on for [\d.]+ ms")
+
     def test_copies_behind_a_stopped_queue_come_through(self):
         self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "spliced:4"})
         self.start_case("requests", "1000", priority="high")

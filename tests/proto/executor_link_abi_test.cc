@@ -37,7 +37,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 25u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 26u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -133,6 +133,19 @@ TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {
   EXPECT_EQ(sizeof(LinkSetPriority), sizeof(Twin));
   EXPECT_EQ(offsetof(LinkSetPriority, level), offsetof(Twin, level));
   EXPECT_EQ(offsetof(LinkSetPriority, turnaround_ns), offsetof(Twin, turnaround_ns));
+}
+
+TEST(ExecutorLinkAbi, LongBlocksAreLaidOutAsTheirTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id, session_id, left_ns;
+    char kernel[512];
+  };
+  static_assert(std::is_standard_layout_v<LinkLongBlocks> && std::is_trivially_copyable_v<LinkLongBlocks>);
+  EXPECT_EQ(sizeof(LinkLongBlocks), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkLongBlocks, session_id), offsetof(Twin, session_id));
+  EXPECT_EQ(offsetof(LinkLongBlocks, left_ns), offsetof(Twin, left_ns));
+  EXPECT_EQ(offsetof(LinkLongBlocks, kernel), offsetof(Twin, kernel));
 }
 
 TEST(ExecutorLinkAbi, KindsAreNumberedForGood) {

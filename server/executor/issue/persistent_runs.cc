@@ -25,6 +25,8 @@ void RunsOwner::NoteLongBlocks(const std::string& kernel, std::chrono::nanosecon
       "{}: blocks of kernel {:.200} ran on for {:.1f} ms when a service wanted the GPU, and no gate ends them; in a "
       "context of its own (tally-run --domain NAME) the program would make it wait for 0.2 ms",
       name, kernel, std::chrono::duration<double, std::milli>(left).count());
+  figures.Set("has_long_blocks", 1);
+  if (on_long_blocks) on_long_blocks(kernel, left);
 }
 
 std::unique_ptr<PersistentRuns> PersistentRuns::Create(const DriverTable& driver, CompletionSource& completions,

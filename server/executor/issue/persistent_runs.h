@@ -66,6 +66,8 @@ struct RunsOwner {
   }
   // A kernel has kept the GPU for so long after stops, the last time for `left`.
   void NoteLongBlocks(const std::string& kernel, std::chrono::nanoseconds left);
+  // Called the first time, with locks held: quickly. Constant once there are launches; null: nobody wants to know.
+  std::function<void(const std::string& kernel, std::chrono::nanoseconds left)> on_long_blocks;
   // Of a program in a context of both classes, for who reads the log; empty: nobody need read it. Constant once there
   // are launches.
   std::string name;

@@ -285,6 +285,14 @@ void DaemonLink::SendGpus(uint32_t driver_version, const std::vector<control::Li
   for (size_t i = 0; i < count; ++i) Send(LinkKind::kGpu, 0, gpus[i]);
 }
 
+void DaemonLink::SendLongBlocks(uint64_t session_id, const std::string& kernel, std::chrono::nanoseconds left) {
+  control::LinkLongBlocks message{};
+  message.session_id = session_id;
+  message.left_ns = static_cast<uint64_t>(left.count());
+  CopyText(kernel, message.kernel);
+  Send(LinkKind::kLongBlocks, 0, message);
+}
+
 void DaemonLink::SendFaulted(const std::string& reason) {
   control::LinkFaulted faulted{};
   CopyText(reason, faulted.reason);

@@ -70,6 +70,7 @@ class DaemonLink {
     bool operator==(const ContextStates&) const = default;
   };
   void SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, const ContextStates& contexts);
+  void SendLongBlocks(uint64_t session_id, const std::string& kernel, std::chrono::nanoseconds left);
   void SendFaulted(const std::string& reason);
   void SendIdle();
   void SendLeaving();

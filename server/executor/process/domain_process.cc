@@ -86,6 +86,9 @@ class DomainProcess {
     // Others may now have to give way there.
     config.on_device_used = [this] { loop_.Post([this] { context_turns_.Check(); }); };
     config.on_throttle_level = [this] { loop_.Post([this] { Report(0); }); };
+    config.on_long_blocks = [this](uint64_t session_id, const std::string& kernel, std::chrono::nanoseconds left) {
+      loop_.Post([this, session_id, kernel, left] { link_.SendLongBlocks(session_id, kernel, left); });
+    };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     return config;
   }

@@ -27,7 +27,7 @@ HeldLimits HeldLimitsOf(const Limits& limits) {
 
 ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
                            bool has_both_classes, const std::string& tenants_directory, const Doors& doors,
-                           std::function<void()> on_device_used)
+                           std::function<void()> on_device_used, OnLongBlocks on_long_blocks_of_session)
     : loaded_driver(std::move(parts.driver)),
       driver(loaded_driver->table),
       devices(std::move(parts.devices)),
@@ -41,6 +41,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       variants(std::move(parts.variants)),
       segments(loaded_driver->is_software),
       are_classes_mixed(has_both_classes),
+      on_long_blocks(std::move(on_long_blocks_of_session)),
       wants_ptx(variants != nullptr || loaded_driver->is_software),
       device_output(std::move(parts.device_output)),
       used_devices(std::move(on_device_used)),

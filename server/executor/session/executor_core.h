@@ -48,9 +48,12 @@ struct ExecutorParts {
 
 class ExecutorCore {
  public:
+  using OnLongBlocks =
+      std::function<void(uint64_t session_id, const std::string& kernel, std::chrono::nanoseconds left)>;
+
   ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
                bool has_both_classes, const std::string& tenants_directory, const Doors& doors,
-               std::function<void()> on_device_used);
+               std::function<void()> on_device_used, OnLongBlocks on_long_blocks_of_session);
   virtual ~ExecutorCore() = default;
 
   const std::unique_ptr<LoadedDriver> loaded_driver;
@@ -72,6 +75,7 @@ class ExecutorCore {
   const std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
   SegmentCompiler segments;                           // thread-safe; of sessions that have a window
   const bool are_classes_mixed;                       // ExecutorConfig
+  const OnLongBlocks on_long_blocks;                  // likewise; for RunsOwner, which may outlive this
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
   Notices notices;                                    // thread-safe

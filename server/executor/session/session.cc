@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include "base/log.h"
@@ -70,6 +71,9 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.keeps_kernels = identity_.keeps_kernels;
   if (core.are_classes_mixed) {
     state_.runs_owner->name = fmt::format("session {} ({})", identity_.session_id, identity_.tenant_name);
+    if (core.on_long_blocks) {
+      state_.runs_owner->on_long_blocks = std::bind_front(core.on_long_blocks, identity_.session_id);
+    }
   }
   if (identity_.share_permille < scheduler::kWholeShare) state_.CapShare(identity_.share_permille, tenant_page);
   state_.OpenWindow(identity_.window);

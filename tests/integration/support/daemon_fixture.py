@@ -177,6 +177,9 @@ class DaemonTest(unittest.TestCase):
                    "--ready-fd", str(write_end)]
         if self.executor:
             command += ["--executor", self.executor]
+        # What is known of a program from another test would place it.
+        if "--share-contexts" in arguments and "--cache-directory" not in arguments:
+            command += ["--cache-directory", ""]
         # A file and no pipe: executors inherit it and may outlive the daemon.
         daemon_log = os.path.join(self.directory, f"daemon-{len(self.daemons)}.log")
         with open(daemon_log, "wb") as log:

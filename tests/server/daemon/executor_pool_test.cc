@@ -64,6 +64,7 @@ class Peer {
   }
   void Report(uint64_t session_id, uint64_t num_launches, uint64_t slo_latency_ns = 0, bool has_ended = false) {
     control::LinkSessionReport report{};
+    report.identity.pid = ::getpid();
     report.identity.slo_latency_ns = slo_latency_ns;
     report.has_ended = has_ended ? 1 : 0;
     report.identity.session_id = session_id;
@@ -71,6 +72,13 @@ class Peer {
     report.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
     report.figures["kernel_launches"] = num_launches;
     Send(control::LinkKind::kSessionReport, report);
+  }
+  void FindLongBlocks(uint64_t session_id, const char* kernel = "wgrad") {
+    control::LinkLongBlocks found{};
+    found.session_id = session_id;
+    found.left_ns = 2'940'000;
+    std::strncpy(found.kernel, kernel, sizeof(found.kernel) - 1);
+    Send(control::LinkKind::kLongBlocks, found);
   }
   void Fault() { Send(control::LinkKind::kFaulted, control::LinkFaulted{}); }
   void Leave() { Send(control::LinkKind::kLeaving, control::LinkSignal{}); }
@@ -175,6 +183,37 @@ class ExecutorPoolTest : public testing::Test {
     pool_->Open(domain, identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
                 [this, session_id](Status status) { answers_.emplace(session_id, std::move(status)); });
   }
+  // This process asks for a session where classes share contexts. The domain that it gets.
+  std::string OpenShared(uint64_t session_id, shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort,
+                         uint32_t uid = kUser) {
+    control::SessionIdentity identity = OfUser();
+    identity.session_id = session_id;
+    identity.pid = ::getpid();
+    identity.uid = uid;
+    identity.priority_class = static_cast<uint32_t>(priority_class);
+    pool_->Open(BestEffortOf(uid).Mixed(), identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+                [this, session_id](Status status) { answers_.emplace(session_id, std::move(status)); });
+    return DomainOf(session_id);
+  }
+  // Where it waits; empty: nowhere.
+  std::string DomainOf(uint64_t session_id) {
+    for (const auto& executor : pool_->executors()) {
+      for (const auto& waiting : executor->waiting) {
+        if (waiting.identity.session_id == session_id) return executor->domain.name;
+      }
+    }
+    return "";
+  }
+  // This process is known for kernels of long blocks. The name of its own domain.
+  std::string BeKnown() {
+    config_.cache_directory = directory_ + "/cache";
+    control::SessionIdentity identity = OfUser();
+    identity.pid = ::getpid();
+    const StartedProgram program = ProgramOf(identity).value();
+    EXPECT_TRUE(LongBlocks(config_.cache_directory).Remember(program, "it was seen"));
+    return program.DomainName();
+  }
+
   // What the executor that was started last was told; it has only just been started.
   std::string WordsOfLast() {
     const std::string path = directory_ + "/words-" + std::to_string(pool_->executors().back()->pid);
@@ -432,6 +471,76 @@ TEST_F(ExecutorPoolTest, WhatAnExecutorsSocketDoesNotHoldGoesWhenThereIsRoom) {
   for (uint64_t id = 1; id <= kSessions; ++id) ASSERT_EQ(peer.TakeSession(), id);
   ASSERT_TRUE(Await([&] { return answers_.size() == kSessions; }));
   for (const auto& [id, answer] : answers_) EXPECT_TRUE(answer.ok()) << id << ": " << answer.message();
+}
+
+TEST_F(ExecutorPoolTest, WhoIsKnownForLongBlocksGetsAContextOfItsOwn) {
+  const std::string own = BeKnown();
+  Listen();
+  EXPECT_EQ(OpenShared(1), own);
+  EXPECT_THAT(WordsOfLast(), AllOf(HasSubstr("--priority-class best-effort"), Not(HasSubstr("--mixed-classes")),
+                                   Not(HasSubstr("--own-domain"))))
+      << "a process of it that is killed must not soon end those of others";
+  EXPECT_EQ(pool_->counters().begin()->first, "own:7") << "there is no end of such names";
+  EXPECT_EQ(OpenShared(2, shm::PriorityClass::kHighPriority), kMixedDomain) << "a service has no gates";
+  EXPECT_EQ(OpenShared(3, shm::PriorityClass::kBestEffort, kUser + 1), kMixedDomain) << "somebody else's";
+  control::SessionIdentity identity = OfUser();
+  identity.session_id = 4;
+  identity.pid = ::getpid();
+  identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
+  pool_->Open(BestEffortOf(kUser), identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), [](Status) {});
+  EXPECT_EQ(DomainOf(4), "best-effort") << "where no context is shared, or it names a domain";
+}
+
+TEST_F(ExecutorPoolTest, WhereItCannotHaveOneItSharesAsBefore) {
+  BeKnown();
+  config_.max_domains_per_user = 2;
+  Listen();
+  EXPECT_EQ(OpenShared(1, shm::PriorityClass::kHighPriority), kMixedDomain);
+  Open(2);
+  EXPECT_EQ(OpenShared(3), kMixedDomain) << "all domains are there";
+  // As one that is to end: others wait for that.
+  pool_->executors().back()->state = ExecutorState::kRetiring;
+  EXPECT_EQ(OpenShared(4), kMixedDomain) << "it does not wait for one";
+  EXPECT_TRUE(answers_.empty()) << "nobody is refused";
+}
+
+TEST_F(ExecutorPoolTest, NorDoesItTakeTheLastOne) {
+  BeKnown();
+  config_.max_domains_per_user = 3;
+  Listen();
+  Open(1);
+  Open(2, kUser, 0, shm::PriorityClass::kHighPriority);
+  EXPECT_EQ(OpenShared(3), kMixedDomain) << "which a service needs some time";
+}
+
+TEST_F(ExecutorPoolTest, SoDoesWhoseOwnExecutorDoesNotStart) {
+  const std::string own = BeKnown();
+  std::ofstream(config_.executor_path) << "#!/bin/sh\ncase \"$*\" in *long-blocks*) exit 1;; esac\nexec sleep 1000\n";
+  Listen();
+  EXPECT_EQ(OpenShared(1), own);
+  Run();
+  EXPECT_TRUE(Await([&] { return DomainOf(1) == kMixedDomain; }));
+  EXPECT_TRUE(OnLoop([&] { return answers_.empty(); }));
+}
+
+TEST_F(ExecutorPoolTest, LongBlocksOfAProgramAreRememberedAndThoseOfNobodyAreNot) {
+  config_.cache_directory = directory_ + "/cache";
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.Introduce({1, 2});
+  peer.Report(2, 0, 0, /*has_ended=*/true);
+  peer.FindLongBlocks(2);  // its client was gone by then
+  peer.FindLongBlocks(77);
+  peer.Report(3, 0);
+  ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && pool_->executors().front()->sessions.contains(3); }));
+  control::SessionIdentity identity = OfUser();
+  identity.pid = ::getpid();
+  const LongBlocks kept(config_.cache_directory);
+  EXPECT_FALSE(kept.Find(ProgramOf(identity).value()));
+  peer.FindLongBlocks(1, "wgrad\x1b[31m");
+  EXPECT_TRUE(Await([&] { return kept.Find(ProgramOf(identity).value()).has_value(); }));
+  EXPECT_EQ(kept.Find(ProgramOf(identity).value()), "blocks of kernel wgrad?[31m ran on for 2.9 ms");
 }
 
 TEST_F(ExecutorPoolTest, ObjectivesAreToldOfEveryTenantThatComesOrGoes) {

@@ -213,6 +213,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_guarded_requests_total gaps=held", "requests_gaps_held"},
       {"tally_tenant_guarded_requests_total gaps=open", "requests_gaps_open"},
       {"tally_tenant_prefer_holding_sessions", "prefers_holding"},
+      {"tally_tenant_long_block_sessions", "has_long_blocks"},
       {"tally_tenant_slo_requests_total", "slo_requests"}};
   for (const auto& [sample, figure] : kPieces) {
     ASSERT_TRUE(samples.contains(sample)) << sample;

@@ -323,10 +323,15 @@ TEST(RunsOwnerTest, SaysOnceWhoseBlocksKeepAServiceWaiting) {
     return testing::internal::GetCapturedStderr();
   };
   RunsOwner nobodys, owner;
+  std::vector<std::pair<std::string, std::chrono::nanoseconds>> told;
+  nobodys.on_long_blocks = owner.on_long_blocks = [&](auto& kernel, auto left) { told.emplace_back(kernel, left); };
   EXPECT_EQ(said(nobodys), "") << "it has a context of its own";
+  EXPECT_EQ(nobodys.figures["has_long_blocks"], 0u);
   owner.name = "session 7 (train.py)";
   EXPECT_THAT(said(owner), testing::HasSubstr("session 7 (train.py): blocks of kernel wgrad ran on for 2.9 ms"));
   EXPECT_EQ(said(owner), "");
+  EXPECT_EQ(owner.figures["has_long_blocks"], 1u);
+  EXPECT_THAT(told, testing::ElementsAre(testing::Pair("wgrad", std::chrono::microseconds(2940))));
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 //
 // Same front desk (server/executor/executor.h) and same process around it as the real one, so what is tested is tallyd
 // and tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
-// "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h, and
-// with "take-back" the driver (scripted_driver.h) does not accept time slices any more, "gpu-1" works on that GPU, and
-// work of "endless" goes on when its client is gone.
+// "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h,
+// "long-blocks" has a kernel with blocks that no gate ends in time, with "take-back" the driver (scripted_driver.h)
+// does not accept time slices any more, "gpu-1" works on that GPU, and work of "endless" goes on when its client is
+// gone.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
 // launch counter of a session is its id; TALLY_SCRIPT_DEVICES: how many GPUs there are, 1 by default.
 #include <poll.h>
@@ -46,8 +47,10 @@ class ScriptedExecutor final : public Executor {
     const uint64_t id = identity.session_id;
     sessions_[id] = {identity, SteadyClock().Now()};
     const bool does_fault = identity.tenant_name == "fault";
-    threads_.emplace_back(
-        [this, id, does_fault, socket = std::move(session_socket)] { Serve(id, socket, does_fault); });
+    const bool has_long_blocks = identity.tenant_name == "long-blocks";
+    threads_.emplace_back([this, id, does_fault, has_long_blocks, socket = std::move(session_socket)] {
+      Serve(id, socket, does_fault, has_long_blocks);
+    });
     return OkStatus();
   }
 
@@ -192,11 +195,12 @@ class ScriptedExecutor final : public Executor {
     return snapshot;
   }
 
-  void Serve(uint64_t id, const UniqueFd& socket, bool does_fault) {
+  void Serve(uint64_t id, const UniqueFd& socket, bool does_fault, bool has_long_blocks) {
     if (does_fault) {
       is_faulted_ = true;
       config_.on_fault("scripted fault");
     }
+    if (has_long_blocks) config_.on_long_blocks(id, "scripted", std::chrono::microseconds(2940));
     pollfd state{socket.get(), POLLIN | POLLRDHUP, 0};
     while (!is_ending_ && !IsEvicted(id) &&
            (::poll(&state, 1, 20) <= 0 || (state.revents & (POLLHUP | POLLRDHUP)) == 0))
