@@ -6,44 +6,24 @@
 
 Ways: eager; its CUDA graph; torch.compile; torch.compile with max-autotune; backend tally. All but the first are captured
 into a CUDA graph. Each result is compared with fp32. --smoke: small ones, also without a GPU or torch.compile (then the
-chains are replaced, and run in PyTorch's operations); nothing is timed. Needs PyTorch; a GPU of compute capability 9.0.
+chains are replaced, and run in PyTorch's operations); nothing is timed. Needs PyTorch; a GPU of compute capability 8.0 or later.
 """
-import argparse
 import copy
 import json
 import logging
 import os
-import re
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, os.pardir, "python")]
 
+import networks  # noqa: E402  pylint: disable=wrong-import-position
+from networks import distance  # noqa: E402  pylint: disable=wrong-import-position
+
 
 # Of torch.compile; graphs are made here, for all ways.
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", help="the Markdown file; .json is put beside it")
-    parser.add_argument("--smoke", action="store_true", help="only whether it works")
-    parser.add_argument("--only", default="", help="regular expression of networks' names")
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
-    parser.add_argument("--ways", default="compile,tally,max-autotune", help="besides eager and its graph (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    unknown = set(options.ways.split(",")) - set(MODES) - {"tally"}
-    if unknown:
-        parser.error(f"no way '{unknown.pop()}'; there are tally, {', '.join(MODES)}")
-    if not options.smoke and not options.output:
-        parser.error("--output is missing, or --smoke")
-    return options
-
-
-def distance(got, want):
-    return ((got.float() - want).norm() / want.norm()).item()
 
 
 def compiled(torch, model, way):
@@ -135,13 +115,12 @@ def page(rows, about):
 
 
 def main():
-    options = parse(sys.argv[1:])
+    options = networks.parse(sys.argv[1:], __doc__, ("tally", *MODES), "compile,tally,max-autotune")
     try:
         import torch
     except ImportError:
         sys.exit("nets.py: PyTorch is not here")
-    import networks
-    nets = [net for net in networks.NETS if re.search(options.only, net.name)]
+    nets = networks.named(networks.NETS, options)
     torch.manual_seed(1)
     with torch.no_grad():
         if options.smoke:
@@ -153,11 +132,7 @@ def main():
         for net in nets:
             rows.append(measure(torch, net, options))
             print(json.dumps(rows[-1]), flush=True)
-    about = f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}, {options.dtype}, {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}"
-    with open(options.output, "w", encoding="utf-8") as file:
-        file.write(page(rows, about))
-    with open(os.path.splitext(options.output)[0] + ".json", "w", encoding="utf-8") as file:
-        json.dump({"about": about, "rows": rows}, file, indent=1)
+    networks.save(torch, options, rows, page)
     wrong = [row["net"] for row in rows if not row["ways"]["tally"]["distance"] <= 1.5 * row["ways"]["graph"]["distance"]]
     if wrong:
         sys.exit("farther from fp32 than eager PyTorch: " + ", ".join(wrong))

@@ -1,6 +1,11 @@
 """The networks that nets.py and trainings.py of bench/pipelines measure: made of narrow layers and what stands between them in practice."""
+import argparse
 import dataclasses
 import functools
+import json
+import os
+import re
+import time
 import typing
 
 
@@ -104,3 +109,42 @@ TRAINED = [
     Net("eight128", "eight layers of 128; 65,536 rows", 1, _eight(128)),
     Net("eight256", "eight layers of 256; 65,536 rows", 1, _eight(256)),
 ]
+
+
+# --- what both benches do alike -----------------------------------------------------------------------------------------
+
+
+def parse(arguments, doc, ways, default):
+    """Options of a bench that measures `ways` besides eager PyTorch; its first line and the rest of its text are `doc`."""
+    parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0], epilog=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", help="the Markdown file; .json is put beside it")
+    parser.add_argument("--smoke", action="store_true", help="only whether it works")
+    parser.add_argument("--only", default="", help="regular expression of networks' names")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--ways", default=default, help="besides eager PyTorch (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    unknown = set(options.ways.split(",")) - set(ways)
+    if unknown:
+        parser.error(f"no way '{unknown.pop()}'; there are {', '.join(ways)}")
+    if not options.smoke and not options.output:
+        parser.error("--output is missing, or --smoke")
+    return options
+
+
+def named(nets, options):
+    return [net for net in nets if re.search(options.only, net.name)]
+
+
+def distance(got, want):
+    return ((got.float() - want).norm() / want.norm()).item()
+
+
+def save(torch, options, rows, page):
+    """page(rows, about), and the rows beside it."""
+    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    about = f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}, {options.dtype}, {now}"
+    with open(options.output, "w", encoding="utf-8") as file:
+        file.write(page(rows, about))
+    with open(os.path.splitext(options.output)[0] + ".json", "w", encoding="utf-8") as file:
+        json.dump({"about": about, "rows": rows}, file, indent=1)

@@ -6,36 +6,20 @@
 
 A step is forward, loss, backward, and SGD. Ways: eager, torch.compile, backend tally; each captured into a CUDA graph.
 Each way's gradients are compared with those of fp32. --smoke: small ones, also without a GPU; then chains are replaced,
-and run in PyTorch's operations; nothing is timed. Needs PyTorch 2.4; a GPU of compute capability 9.0.
+and run in PyTorch's operations; nothing is timed. Needs PyTorch 2.4; a GPU of compute capability 8.0 or later.
 """
-import argparse
 import copy
 import json
 import logging
 import os
-import re
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, os.pardir, "python")]
 
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", help="the Markdown file; .json is put beside it")
-    parser.add_argument("--smoke", action="store_true", help="only whether it works")
-    parser.add_argument("--only", default="", help="regular expression of networks' names")
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
-    parser.add_argument("--ways", default="compile,tally", help="besides eager (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    unknown = set(options.ways.split(",")) - {"compile", "tally"}
-    if unknown:
-        parser.error(f"no way '{unknown.pop()}'; there are compile and tally")
-    if not options.smoke and not options.output:
-        parser.error("--output is missing, or --smoke")
-    return options
+import networks  # noqa: E402  pylint: disable=wrong-import-position
+from networks import distance  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def gradients(torch, model, run, inputs, target):
@@ -44,10 +28,6 @@ def gradients(torch, model, run, inputs, target):
         parameter.grad = None
     torch.nn.functional.mse_loss(run(*inputs).float(), target).backward()
     return torch.cat([parameter.grad.float().reshape(-1) for parameter in model.parameters()])
-
-
-def distance(got, want):
-    return ((got - want).norm() / want.norm()).item()
 
 
 def made(torch, net, device, options, small):
@@ -125,15 +105,14 @@ def page(rows, about):
 
 
 def main():
-    options = parse(sys.argv[1:])
+    options = networks.parse(sys.argv[1:], __doc__, ("compile", "tally"), "compile,tally")
     try:
         import torch
     except ImportError:
         sys.exit("trainings.py: PyTorch is not here")
-    import networks
     logging.basicConfig(format="%(message)s")
     logging.getLogger("tally.pipelines").setLevel(logging.INFO)  # which chains the backend takes
-    nets = [net for net in networks.TRAINED if re.search(options.only, net.name)]
+    nets = networks.named(networks.TRAINED, options)
     torch.manual_seed(1)
     if options.smoke:
         smoke(torch, nets, options, "cuda" if torch.cuda.is_available() else "cpu")
@@ -142,12 +121,7 @@ def main():
     for net in nets:
         rows.append(measure(torch, net, options))
         print(json.dumps(rows[-1]), flush=True)
-    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    about = f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}, {options.dtype}, {now}"
-    with open(options.output, "w", encoding="utf-8") as file:
-        file.write(page(rows, about))
-    with open(os.path.splitext(options.output)[0] + ".json", "w", encoding="utf-8") as file:
-        json.dump({"about": about, "rows": rows}, file, indent=1)
+    networks.save(torch, options, rows, page)
     wrong = [row["net"] for row in rows
              if any(said["distance"] > 1.5 * row["ways"]["eager"]["distance"] for said in row["ways"].values())]
     if wrong:
