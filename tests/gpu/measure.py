@@ -40,9 +40,13 @@ PARTS = {
                     " --csv {out}/nets.csv"),
     "colocation": (1, 560, COLOCATION + " --minutes 9"),
     "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --loads 20 --trace poisson"
-                       " --modes alone,time-slicing,tally --repetitions 1 --seconds 5 --minutes 9.5"),
+                       " --modes alone,driver-slices,tally --repetitions 1 --seconds 2.5 --minutes 9.5"),
     "colocation-holding": (1, 240, COLOCATION + " --minutes 4 --seconds 4 --repetitions 2 --pairs bert-graph:whisper --loads 50,20,80"
                            " --modes alone,time-slicing,tally,tally+unheld"),
+    "colocation-loads-tenants": (1, 330, COLOCATION + " --minutes 5 --seconds 2.5 --repetitions 1 --trace poisson --pairs bert-graph:pointnet"
+                                 " --loads 50,10,30,70,90 --best-effort 1,2,4,8 --modes alone,driver-slices,tally"),
+    "colocation-small": (1, 150, COLOCATION + " --minutes 2.2 --seconds 3 --repetitions 2 --trace poisson --loads 20"
+                         " --pairs bert-small-graph:resnet50,bert-small-graph:whisper --modes alone,driver-slices,tally,tally+unheld"),
     "colocation-gates": (1, 240, COLOCATION + " --minutes 4 --seconds 3 --repetitions 2 --idle-services --pairs bert-graph:pointnet-graph"
                          " --modes alone,time-slicing,tally,tally:look-ahead+gates+shared"),
     "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
