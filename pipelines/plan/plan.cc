@@ -94,11 +94,10 @@ double SavedRowBytes(const Chain& chain) {
 }
 
 // A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns,
-// 205 for 128, and 82 for 64; with fewer it spills, or does one product after another. By mma.sync a block needs more
-// warps, because each waits for its own products.
+// 205 for 128, and 82 for 64; with fewer it spills, or does one product after another. By mma.sync narrow layers fill
+// the matrix unit better with four.
 int MostWarpgroups(const Chain& chain, const Machine& machine) {
-  if (machine.has_wgmma) return MostOut(chain) <= 64 ? 3 : 2;
-  return MostOut(chain) <= 64 ? 4 : MostOut(chain) <= 128 ? 3 : 2;
+  return MostOut(chain) > 64 ? 2 : machine.has_wgmma ? 3 : 4;
 }
 
 // What one tile's layers take, without what is between them.
@@ -219,7 +218,9 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
 std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int64_t max_rows) {
   std::vector<Variant> variants;
   const int64_t tiles = CeilDiv(max_rows, kTileRows);
-  for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain, machine); ++warpgroups) {
+  // Each is a kernel to compile: by mma.sync one, two and four.
+  for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain, machine);
+       warpgroups += machine.has_wgmma ? 1 : warpgroups) {
     if (warpgroups > 1 && tiles <= machine.multiprocessors) break;  // one tile for each: no second warpgroup has any
     const Variant resident{.warpgroups = warpgroups, .wgmma = machine.has_wgmma};
     if (!IsWide(chain) && SharedBytes(chain, resident) <= machine.shared_bytes) {
