@@ -145,9 +145,9 @@ TEST(PipelineChains, EachPlanIsRight) {
     SCOPED_TRACE(network.Describe());
     // A little more than one tile for each multiprocessor: a second warpgroup has some, too.
     const int64_t many = 64 * (gpu.Multiprocessors() + 2) + 20;
-    const PipelinePtr pipeline = Instantiate(network, std::max(many, kMostRows));
-    // And several tiles for each warpgroup, the weights being there.
-    const int64_t several = std::min<int64_t>(64 * (9 * gpu.Multiprocessors() + 1) - 5, kMostRows);
+    // And, the weights being there, a second tile for some of four warpgroups.
+    const int64_t several = 64 * (4 * gpu.Multiprocessors() + 9) - 5;
+    const PipelinePtr pipeline = Instantiate(network, std::max(several, kMostRows));
     std::set<int> warpgroups;
     for (const int64_t rows : {int64_t{100}, many, one.is_resident ? several : 1}) {
       SCOPED_TRACE(testing::Message() << rows << " rows");

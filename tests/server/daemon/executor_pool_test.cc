@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +105,13 @@ class Peer {
         return add.identity.session_id;
       }
     }
+  }
+
+  // Before it has said anything.
+  bool IsTurnedAway() const {
+    pollfd end{socket_.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&end, 1, 5000) == 1 && ::recv(socket_.get(), &byte, 1, 0) == 0;
   }
 
   // That came before what was taken last.
@@ -255,6 +265,34 @@ TEST_F(ExecutorPoolTest, WhileALinkIsDownAnotherExecutorIsStarted) {
   EXPECT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u);
   EXPECT_EQ(OnLoop([&] { return pool_->executors().back()->waiting.size(); }), 1u) << "and the session is for that one";
   EXPECT_TRUE(OnLoop([&] { return answers_.empty(); }));
+}
+
+TEST_F(ExecutorPoolTest, DomainsOfOthersAreNotCounted) {
+  config_.max_domains_per_user = 1;
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.Introduce({});
+  ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
+  OnLoop([&] { Open(1, kUser + 1); });
+  EXPECT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u);
+  EXPECT_TRUE(OnLoop([&] { return answers_.empty(); })) << "nobody is refused";
+}
+
+TEST_F(ExecutorPoolTest, AProcessOfAnotherUserIsNoExecutor) {
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  Listen();
+  Run();
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(socket_path_.c_str(), 0777), 0);
+  std::unique_ptr<Peer> peer;
+  // The system call is of this thread alone, and so is who it is for whom it connects to.
+  std::thread([&] {
+    ASSERT_EQ(::syscall(SYS_setresuid, -1, kNobody, -1), 0);
+    peer = std::make_unique<Peer>(socket_path_);
+  }).join();
+  EXPECT_TRUE(peer->IsTurnedAway());
 }
 
 // Its values would be taken for others.
