@@ -42,8 +42,9 @@ constexpr const char* kFooter =
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
-  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path,
-      cache_directory, transforms, policy, starvation_bound;
+  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path, transforms,
+      policy, starvation_bound;
+  std::string cache_directory = "auto";  // not given; empty: none
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool share_contexts = false;
@@ -103,7 +104,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.does_not_refresh) config.refresh_contexts = false;
   if (flags.does_not_hold) config.hold_gpu = false;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
-  if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
+  if (flags.cache_directory != "auto") config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
   config.embedded_parent = flags.embedded_parent;
   if (flags.is_embedded) config.embedded_parent = ::getppid();
@@ -196,7 +197,7 @@ std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
       ->type_name("TIME");
   app.add_option("--cache-directory", flags.cache_directory,
                  "where compiled kernels and what was measured are kept (default: /var/cache/tally for root, else "
-                 "$XDG_CACHE_HOME/tally or ~/.cache/tally)")
+                 "$XDG_CACHE_HOME/tally or ~/.cache/tally; empty: nothing is kept)")
       ->type_name("DIRECTORY");
   app.add_option("--metrics-address", flags.metrics_address,
                  "HOST:PORT of the Prometheus endpoint (default 127.0.0.1:9464), 0 for none")

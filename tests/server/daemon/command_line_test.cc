@@ -54,6 +54,13 @@ TEST(DaemonCommandLine, RefreshingIsSwitchedOff) {
   EXPECT_FALSE(std::get<DaemonConfig>(off).refresh_contexts);
 }
 
+TEST(DaemonCommandLine, NothingIsKeptInNoDirectory) {
+  const auto parsed = Parse({"--cache-directory", ""});
+  ASSERT_TRUE(std::holds_alternative<DaemonConfig>(parsed));
+  EXPECT_EQ(std::get<DaemonConfig>(parsed).cache_directory, "");
+  EXPECT_NE(std::get<DaemonConfig>(Parse({})).cache_directory, "");
+}
+
 TEST(DaemonCommandLine, HoldingIsSwitchedOff) {
   const auto on = Parse({});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(on));
