@@ -192,8 +192,14 @@ struct Place {
   uint32_t shared;   // start of the dynamic shared memory
   uint32_t slot;     // of this warpgroup
   uint32_t thread;   // in the warpgroup
-  const float* vectors;
+  float* vectors;
 };
+// Of this thread, in the block's dynamic shared memory.
+__device__ __forceinline__ Place PlaceIn(unsigned char* shared) {
+  return {Shared(shared), Shared(shared) + kSlotsAt + threadIdx.x / kWarpgroupThreads * kSlotBytes,
+          threadIdx.x % kWarpgroupThreads, reinterpret_cast<float*>(shared + kVectorsAt)};
+}
+__device__ __forceinline__ int TilesOf(const Parameters& parameters) { return (parameters.rows + kRows - 1) / kRows; }
 
 __device__ __forceinline__ float SumOfQuad(float value) {
   value += __shfl_xor_sync(0xffffffffu, value, 1);

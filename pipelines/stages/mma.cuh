@@ -340,9 +340,8 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
   using namespace tally_pipeline;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warpgroup = threadIdx.x / kWarpgroupThreads;
-  float* const vectors = reinterpret_cast<float*>(shared + kVectorsAt);
-  const Place at{Shared(shared), Shared(shared) + kSlotsAt + warpgroup * kSlotBytes, threadIdx.x % kWarpgroupThreads, vectors};
-  const int tiles = (parameters.rows + kRows - 1) / kRows;
+  const Place at = PlaceIn(shared);
+  const int tiles = TilesOf(parameters);
   const int stride = gridDim.x * kWarpgroups;
   const int rounds = (tiles + stride - 1) / stride;
   if (blockIdx.x * kWarpgroups >= tiles) return;
@@ -365,7 +364,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
     }
     AwaitAllFetches();
   }
-  LoadVectors<0>(parameters, vectors);
+  LoadVectors<0>(parameters, at.vectors);
   __syncthreads();
 
   Sums sums;

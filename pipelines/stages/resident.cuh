@@ -80,9 +80,8 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
   using namespace tally_pipeline;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warpgroup = threadIdx.x / kWarpgroupThreads;
-  float* const vectors = reinterpret_cast<float*>(shared + kVectorsAt);
-  const Place at{Shared(shared), Shared(shared) + kSlotsAt + warpgroup * kSlotBytes, threadIdx.x % kWarpgroupThreads, vectors};
-  const int tiles = (parameters.rows + kRows - 1) / kRows;
+  const Place at = PlaceIn(shared);
+  const int tiles = TilesOf(parameters);
   const int stride = gridDim.x * kWarpgroups;
   int tile = blockIdx.x * kWarpgroups + warpgroup;
   if (blockIdx.x * kWarpgroups >= tiles) return;
@@ -99,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
     ExpectBytes(Full(at, 0), kWeightBytes);
     FetchWeights<0>(parameters, at);
   }
-  LoadVectors<0>(parameters, vectors);
+  LoadVectors<0>(parameters, at.vectors);
   __syncthreads();
   Wait(Full(at, 0), 0);
 
