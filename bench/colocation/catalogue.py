@@ -16,7 +16,8 @@ SERVICES = {
 }
 # Tiles of each multiprocessor that a launch of a pipeline has: on an H100 a few hundred microseconds to milliseconds, or a sixteenth of it.
 PIPELINE_TILES = {"": 32, "-short": 2}
-TRAININGS = {"resnet50": 6, "resnet50-graph": 6, "pointnet": 3, "pointnet-graph": 3, "policy-graph": 1, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
+TRAININGS = {"resnet50": 6, "resnet50-graph": 6, "pointnet": 3, "pointnet-graph": 3, "policy-graph": 1, "bert": 6, "gpt2-small": 14, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
+             "pointnet-compiled": 3, "bert-compiled": 6, "whisper-compiled": 10,
              "pictures": 4,  # no training: made ready for one (data_preparation.py)
              **{f"pipeline-{chain}{length}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256") for length in PIPELINE_TILES}}
 STAND_IN = "stand-in"
@@ -28,6 +29,7 @@ LIBRARIES = {
     "bert-small": "transformers.models.bert.modeling_bert",
     "llama": "transformers.models.llama.modeling_llama",
     "gpt-neo": "transformers.models.gpt_neo.modeling_gpt_neo",
+    "gpt2-small": "transformers.models.gpt2.modeling_gpt2",
     "gpt2-medium": "transformers.models.gpt2.modeling_gpt2",
     "gpt2-large": "transformers.models.gpt2.modeling_gpt2",
     "pegasus": "transformers.models.pegasus.modeling_pegasus",
@@ -61,6 +63,10 @@ def pipeline(name):
 def captured_steps(training):
     """In its CUDA graph; 0: it has none. A step of the policy network takes about 0.2 ms."""
     return {"policy-graph": 32}.get(training, int(training.endswith("-graph")))
+
+
+def network_of(training):
+    return training.removesuffix("-graph").removesuffix("-compiled")
 
 
 def gpu_gib(role, name):

@@ -53,7 +53,8 @@ def read_options():
     options.add_argument("--load-pairs", help="of which pairs other loads than the first are measured (default: the first of --pairs)")
     options.add_argument("--tenant-pairs", help="likewise, of other numbers of trainings; small trainings fit more often")
     options.add_argument("--sweep-modes", default="", help="in which modes, of --modes (default: all)")
-    options.add_argument("--idle-services", action="store_true", help="also measure the trainings beside services without requests")
+    options.add_argument("--idle-services", nargs="?", default="", const="also", choices=["also", "only"],
+                         help="measure the trainings beside services without requests, too, or only so")
     options.add_argument("--trace", default="bursty", choices=sorted(trace.KINDS),
                          help="how requests come, see trace.py (default: %(default)s)")
     options.add_argument("--repetitions", type=int, default=5, help="at most (default: %(default)s)")

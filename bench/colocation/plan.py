@@ -40,7 +40,7 @@ class Plan:
     load_pairs: tuple = ()
     tenant_pairs: tuple = ()
     sweep_modes: tuple = ()  # none: all
-    idle_services: bool = False  # trainings are measured beside a service that waits for requests, too
+    idle_services: str = ""  # "also": trainings are measured beside a service that waits for requests, too; "only": not beside one that works
 
     def points(self):
         """(pair, load, number of trainings) in rounds: the main point of every pair, then a round for each other load and number."""
@@ -57,6 +57,8 @@ class Plan:
             wanted = [mode for mode in mode_names if mode != "alone"] if training else []
             if not is_main or (service, training) not in self.pairs:
                 wanted = [mode for mode in wanted if not self.sweep_modes or mode in self.sweep_modes]
+            if self.idle_services == "only":
+                wanted = []
             if training and not wanted and not has_native_trainings:
                 continue
             yield Cell("alone", service, load, "", 0, repetition, group)

@@ -1,138 +1,34 @@
 #!/usr/bin/env python3
 """What a service is promised beside best-effort programs, and what keeping it costs them.
 
-    python3 bench/colocation/promises.py --parts objectives,faults,starts,bound --json promises.json --output promises.md
+    python3 bench/colocation/promises.py --parts objectives,faults,starts,bound,again --json promises.json --output promises.md
 
     objectives   tally-run --slo p99=...: is each of three latencies held, and does the training get more the later they are?
     faults       a program that goes wrong on the GPU (faulty.py) is started beside the service each second; natively, too
     starts       what a context costs a service that is asked each millisecond while it is made, by how many GPU channels it has
     bound        tallyd --starvation-bound, beside a service that makes one request after another without a pause
+    again        a training is started twice: one of long blocks gets a context of its own the second time (GPT-2's products do)
 
-Each part has tallyds of its own. Programs and what an own time is: README.md. Without GPUs only --smoke makes sense.
+Each part has tallyds of its own. Programs and what an own time is: README.md. Without a GPU only --smoke makes sense.
 """
-import argparse
-import collections.abc
-import contextlib
-import dataclasses
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
-import catalogue
-import command_line
 import faulty
 import machine
-import measures
-import modes
-import output
-import stage
 import ways
+from parts import Bench, Part
+from room import own_p99, p99, under
 # pylint: enable=wrong-import-position
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OVER_ALONE = (2.0, 1.4, 1.05)  # of the own p99 beside nobody
 LATE, STOOD_STILL_MS = 1.6, 50  # a request that took so many times the median; what is longer waited for a fault
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    rooms: dict  # by name: as `under` gives it; None: natively
-    measure: collections.abc.Callable
-    page: collections.abc.Callable
-    cells: collections.abc.Callable  # what the service answered, of what was measured
-
-
-def read_options(words=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    option = command_line.option_adder(parser)
-    option("--parts", ", ".join(PARTS), ",".join(PARTS))
-    option("--pair", "SERVICE:TRAINING of catalogue.py", "bert-graph:whisper")
-    option("--load", "per cent of the service's capacity", 50, type=float)
-    option("--seconds", "of requests in a cell", 6, type=float)
-    option("--settle", "seconds before that for an objective to be reached", 5, type=float)
-    option("--start-limit", "seconds in which a program must be ready", 120, type=float)
-    option("--json", "all times", dest="json_path")
-    option("--output", "Markdown file; it also goes to stdout")
-    option("--smoke", "does everything run? Stand-in programs, software driver, no numbers", action="store_true")
-    chosen = parser.parse_args(words)
-    catalogue.choose_pair(chosen, parser)
-    chosen.parts = chosen.parts.split(",")
-    if not set(chosen.parts) <= set(PARTS):
-        parser.error(f"parts are {', '.join(PARTS)}")
-    return chosen
-
-
-def under(*arguments, **environment):
-    """A tallyd with these options; the environment is its executors', too."""
-    return {"arguments": arguments, "env": environment}
-
-
-class Room:
-    """A tallyd and who works under it; `tallyd` None: natively. A context: all ends with it."""
-
-    def __init__(self, root, options, name, tallyd):
-        self.options, self.stack = options, contextlib.ExitStack()
-        cache, self.turns = (self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-")) for _ in range(2))
-        if tallyd is None:
-            self.place = self.stack.enter_context(modes.enter(root, "native", options.smoke))
-        else:
-            driver = "sim" if options.smoke else "cuda"
-            arguments = ["--cache-directory", cache, *tallyd["arguments"]]
-            way = self.stack.enter_context(ways.daemon(root, driver, arguments=arguments, env=tallyd["env"], name=name))
-            self.place = modes.Place(name, way)
-        self.num_workers = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.stack.close()
-
-    @contextlib.contextmanager
-    def worker(self, role, program, environment=None):
-        self.num_workers += 1
-        worker = stage.Worker(self.place, role, program, self.num_workers, os.path.join(self.turns, str(self.num_workers)), environment)
-        try:
-            worker.make_ready(self.options.start_limit)
-            yield worker
-        finally:
-            worker.child.end(8)
-
-    def serve(self, service, capacity, seconds, seed):
-        return service.serve(self.options.load, capacity, seconds, time.monotonic() + 0.2, seed)
-
-    @contextlib.contextmanager
-    def working(self, training):
-        """The training works meanwhile. Gives what tells its steps per second between two moments, afterwards."""
-        started, completions = time.monotonic(), []
-        training.child.say(json.dumps({"train": True}))
-        try:
-            yield lambda begin, end: measures.rate(started, completions, begin, end - begin)
-        finally:
-            training.child.say(json.dumps({"stop": True}))
-            completions.extend(training.answer(stage.LIMIT_S)["completions"])
-
-    def beside(self, training, work):
-        """(what `work` gave, the training's steps per second meanwhile)."""
-        with self.working(training) as rate:
-            time.sleep(0.1 if self.options.smoke else stage.LEAD_S)
-            begin = time.monotonic()
-            found = work()
-            end = time.monotonic()
-        return found, rate(begin, end)
-
-    def solo(self, training):
-        return self.beside(training, lambda: time.sleep(self.options.seconds / 2))[1]
-
-
-def own_p99(cell):
-    return machine.quantile(cell["own_ms"], 0.99)
 
 
 def objectives(room):
@@ -221,8 +117,24 @@ def bound(room):
     options = room.options
     with room.worker("service", options.service) as service, room.worker("training", options.training) as training:
         solo, alone = room.solo(training), service.per_second(options.seconds)
-        beside, rate = room.beside(training, lambda: service.per_second(options.seconds))
+        beside, (rate,) = room.beside([training], lambda: service.per_second(options.seconds))
     return {"solo": solo, "rate": rate, "alone_per_second": alone, "beside_per_second": beside}
+
+
+def again(room):
+    """Rows, one for each start."""
+    options, rows = room.options, []
+    with room.worker("service", options.service) as service:
+        capacity = service.per_second(options.seconds / 6)
+        alone = room.serve(service, capacity, options.seconds, "alone")
+        for _ in range(2):
+            with room.worker("training", options.training) as training:
+                solo = room.solo(training)
+                beside, (rate,) = room.beside([training], lambda: room.serve(service, capacity, options.seconds, "alone"))
+                said = [row for row in room.place.way.ctl("ps") if row["class"] == "best-effort"]
+            rows.append({"alone": alone, "beside": beside, "rate": rate, "solo": solo, "domains": [row["domain"] for row in said],
+                         "has_long_blocks": any(row["has_long_blocks"] for row in said)})
+    return rows
 
 
 def as_told(session):
@@ -270,56 +182,33 @@ def bound_page(name, found):
             f"training, of solo: {found['rate'] / found['solo']:.3f}", ""]
 
 
+def again_page(name, rows):
+    text = [f"## A training that is started twice, {name}", "", "| start | domain | long blocks were found | own p99 alone, beside | p99 from arrival | training, of solo in the mode |",
+            "|---:|---|---|---|---|---:|"]
+    for number, row in enumerate(rows, 1):
+        text.append(f"| {number} | {', '.join(row['domains'])} | {'yes' if row['has_long_blocks'] else 'no'} | {own_p99(row['alone']):.3f}, {own_p99(row['beside']):.3f} | "
+                    f"{p99(row['alone']):.3f}, {p99(row['beside']):.3f} | {row['rate'] / (row['solo'] or 1):.3f} |")
+    return text + [""]
+
+
 PARTS = {
     # They need a policy that honours them.
     "objectives": Part({"own contexts": under("--policy", "look-ahead"),
                         "one context": under("--policy", "look-ahead", "--share-contexts", "--transforms", "gate")},
                        objectives, objectives_page, lambda rows: [row[when] for row in rows for when in ("alone", "beside") if when in row]),
-    "faults": Part({"natively": None, "the default": under()}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
-    "starts": Part({"natively": None, "the default": under(),
+    "faults": Part({"natively": "native", "the default": under()}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
+    "starts": Part({"natively": "native", "the default": under(),
                     **{f"{channels} GPU channels": under(CUDA_DEVICE_MAX_CONNECTIONS=str(channels)) for channels in (2, 8, 16, 32)}},
                    starts, starts_page, lambda found: [found["service"]]),
     "bound": Part({f"bound {said}": under("--policy", "look-ahead", "--starvation-bound", said) for said in ("off", "100ms")},
                   bound, bound_page, lambda found: []),
+    "again": Part({"one context": under("--share-contexts", "--transforms", "gate"), "the default": under()},
+                  again, again_page, lambda rows: [row[when] for row in rows for when in ("alone", "beside")]),
 }
 
 
-def page(results):
-    text = [f"# What {results['service']} is promised beside {results['training']}", "", *(f"* {key}: {value}" for key, value in results["machine"].items()), ""]
-    text += ["No numbers: the software GPU, and programs of one tiny kernel.", ""] if results["smoke"] else []
-    for part, found in results["parts"].items():
-        for name, numbers in found.items():
-            text += PARTS[part].page(name, numbers)
-    return "\n".join(text + [f"* not measured: {sentence}" for sentence in results["failures"]]) + "\n"
-
-
-def problems(results):
-    sentences = list(results["failures"])
-    for part, rooms in results["parts"].items():
-        for name, found in rooms.items():
-            num_wrong = sum(cell["wrong"] for cell in PARTS[part].cells(found))
-            sentences += [f"{part}, {name}: {num_wrong} wrong outputs"] if num_wrong else []
-    return sentences
-
-
-def main():
-    options = read_options()
-    root = ways.find_root()
-    results = {"machine": machine.describe(root, () if options.smoke else ("torch", "transformers")), "smoke": options.smoke,
-               "service": options.service, "training": options.training, "parts": {part: {} for part in options.parts}, "failures": []}
-    for part in options.parts:
-        rooms = list(PARTS[part].rooms.items())
-        for name, tallyd in rooms[:2] if options.smoke else rooms:
-            print(f"{part}, {name}", file=sys.stderr, flush=True)
-            try:
-                with Room(root, options, name, tallyd) as room:
-                    results["parts"][part][name] = PARTS[part].measure(room)
-            except (ways.Failed, OSError, subprocess.SubprocessError) as failure:
-                results["failures"].append(f"{part}, {name}: {failure}")
-            output.write(page(results), results, options)
-    print(page(results))
-    return problems(results)
-
+BENCH = Bench(__doc__, "What {service} is promised beside {training}", PARTS,
+              options=(("--settle", "seconds before a cell for an objective to be reached", 5, float),))
 
 if __name__ == "__main__":
-    ways.run_bench(main)
+    ways.run_bench(BENCH.main)

@@ -33,12 +33,12 @@ def requests(arrivals, begin):
 
 
 class Worker:
-    """A service or a training in a place. It is started again once if it ends by itself."""
+    """A service or a training in a place. It is started again once if it ends by itself. `treated_as`: the role whose priority it has."""
 
-    def __init__(self, place, role, name, index, turn, environment=None):
+    def __init__(self, place, role, name, index, turn, environment=None, treated_as=None):
         self.place, self.role, self.program, self.turn = place, role, name, turn
         self.name = f"{place.name}: {role} {name}" + (f" {index + 1}" if index else "")
-        self.environment = environment or {}
+        self.environment, self.treated_as = environment or {}, treated_as or role
         self.child = None
         self.starts = 0
         self.facts = None
@@ -51,8 +51,8 @@ class Worker:
         words = [sys.executable, os.path.join(HERE, self.role + ".py"), self.program]
         # A process that uses all processors to build its model would slow those that start beside it.
         environment = {"TALLY_BENCH_TURN": self.turn, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1",
-                       "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role), **self.environment}
-        self.child = Child(self.place.command(words, self.role), self.name, environment)
+                       "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.treated_as), **self.environment}
+        self.child = Child(self.place.command(words, self.treated_as), self.name, environment)
 
     def make_ready(self, timeout_s):
         if self.facts is not None and not self.child.is_running():

@@ -1,7 +1,8 @@
 """The trainings of the catalogue: random weights, a fixed seed, synthetic batches; mixed precision as such trainings use it.
 
 Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to
-the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph, or several.
+the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph, or several;
+NAME-compiled by torch.compile with all matrix products in Triton, so that the PTX of its kernels is known.
 """
 import hashlib
 import importlib
@@ -70,7 +71,8 @@ def whisper():
     return model, lambda sound, text: model(input_features=sound, labels=text).loss, (sound, text)
 
 
-NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "policy": policy, "bert": bert, "gpt2-medium": lambda: gpt2(1024, 24, 16, 8),
+NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "policy": policy, "bert": bert,
+            "gpt2-small": lambda: gpt2(768, 12, 12, 8), "gpt2-medium": lambda: gpt2(1024, 24, 16, 8),
             "gpt2-large": lambda: gpt2(1280, 36, 20, 4), "pegasus": pegasus, "whisper": whisper}
 
 
@@ -85,12 +87,21 @@ def end_of_queue():
     return done.synchronize
 
 
+def compiled(run):
+    import torch._inductor.config as inductor
+    inductor.max_autotune_gemm_backends = "TRITON"
+    inductor.max_autotune_conv_backends = "TRITON"
+    return torch.compile(run, mode="max-autotune-no-cudagraphs")
+
+
 class Training:
-    def __init__(self, network, captured_steps):
+    def __init__(self, network, captured_steps, is_compiled):
         """`captured_steps`: of a graph; 0: eager."""
         with torch.device("cuda"):  # the CPU would take seconds for the numbers alone
             self.model, self.loss, batch = network()
         self.model.train()
+        if is_compiled:
+            self.loss = compiled(self.loss)
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=captured_steps > 0)
         # What takes part in a capture must never have been on the legacy stream, gradients included.
@@ -142,7 +153,7 @@ class Training:
 def build(name):
     if not catalogue.is_training(name):
         raise SystemExit(f"there is no training '{name}'")
-    network = name.removesuffix("-graph")
+    network = catalogue.network_of(name)
     importlib.import_module(catalogue.LIBRARIES.get(network, "torch"))
     torch.manual_seed(SEED)
-    return built(Training, NETWORKS[network], catalogue.captured_steps(name))
+    return built(Training, NETWORKS[network], catalogue.captured_steps(name), name.endswith("-compiled"))

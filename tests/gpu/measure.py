@@ -49,6 +49,18 @@ PARTS = {
                          " --pairs bert-small-graph:resnet50,bert-small-graph:whisper --modes alone,driver-slices,tally,tally+unheld"),
     "colocation-gates": (1, 240, COLOCATION + " --minutes 4 --seconds 3 --repetitions 2 --idle-services --pairs bert-graph:pointnet-graph"
                          " --modes alone,time-slicing,tally,tally:look-ahead+gates+shared"),
+    # What gates cost steps of trainings, kernel by kernel in the JSON file.
+    "gates-steps": (1, 150, COLOCATION + " --minutes 2.3 --seconds 2 --repetitions 3 --idle-services only --loads 10"
+                    " --pairs bert-small-graph:gpt2-small,bert-small-graph:resnet50,bert-small-graph:gpt2-medium"
+                    " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
+    # The Tally paper's Fig. 6b: one context, nobody schedules; kernels as they are; gates; slices and persistent blocks.
+    "colocation-ablation": (1, 480, COLOCATION + " --minutes 7.8 --seconds 2.5 --repetitions 1 --trace poisson --loads 20"
+                            " --pairs bert-graph:bert-compiled,bert-graph:pointnet-compiled,bert-graph:whisper,bert-graph:resnet50,"
+                            "bert-graph:bert,bert-graph:pointnet"
+                            " --modes alone,tally:none+shared,tally:look-ahead+shared,tally:look-ahead+gates+shared,tally:look-ahead+transforms+shared"),
+    "company-services": (1, 280, "python3 bench/colocation/company.py --parts services --pair resnet50-graph:whisper --seconds 3"
+                         " --output {out}/services.md --json {out}/services.json"),
+    "company": (1, 300, "python3 bench/colocation/company.py --parts levels,bursts --seconds 4 --output {out}/company.md --json {out}/company.json"),
     "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
                              " --pairs bert-graph:pipeline-8x256,bert-graph:pipeline-edges,bert-graph:pipeline-dlrm"
                              " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
@@ -62,7 +74,9 @@ PARTS = {
     "colocation-together": (1, 240, "python3 bench/colocation/together.py --seconds 1.5 --repetitions 2 --modes time-slicing,mps,tally"
                             " --pairs gpt2-medium:pictures,resnet50:pictures,whisper:pictures,bert:pointnet --json {out}/together.json"
                             " --output {out}/together.md"),
-    "promises": (1, 420, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
+    "promises": (1, 480, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
+    "promises-again": (1, 110, "python3 bench/colocation/promises.py --parts again --pair bert-small-graph:gpt2-small --load 20"
+                       " --seconds 4 --output {out}/promises.md --json {out}/promises.json"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),

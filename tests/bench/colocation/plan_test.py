@@ -70,9 +70,16 @@ class CellsTest(unittest.TestCase):
                          [(mode, "bert-graph", "", 0) for mode in MODES if mode != "time-slicing"])
 
     def test_trainings_beside_services_without_requests(self):
-        idle = [(cell.mode, cell.training) for cell in self.cells(idle_services=True, repetitions=1) if not cell.service and cell.mode != "alone"]
+        idle = [(cell.mode, cell.training) for cell in self.cells(idle_services="also", repetitions=1) if not cell.service and cell.mode != "alone"]
         self.assertEqual(sorted(idle), sorted((mode, training) for mode in MODES[2:] for _, training in PAIRS))
         self.assertFalse([cell for cell in self.cells() if not cell.service and cell.mode != "alone"])
+
+    def test_only_beside_idle_services_no_training_is_beside_one_that_works(self):
+        cells = self.cells(idle_services="only", repetitions=1)
+        self.assertFalse([cell for cell in cells if cell.service and cell.training])
+        self.assertEqual(sorted((cell.mode, cell.training) for cell in cells if cell.training),
+                         sorted((mode, training) for mode in ("alone", *MODES[2:]) for _, training in PAIRS))
+        self.assertEqual({cell.mode for cell in cells if cell.service}, {"alone", *MODES[2:]})  # it is there in each
 
 
 class NeedsTest(unittest.TestCase):
