@@ -132,8 +132,8 @@ class Bench:
             now = time.monotonic()
             rest = lefts[index:]
             share = len(left) / sum(len(cells) for _, cells in rest)
-            deadline = now + start_s + max(0, end - now - start_s * len(rest)) * share
-            if deadline > end or now + start_s + options.seconds > end:
+            deadline = min(end, now + start_s + max(0, end - now - start_s * len(rest)) * share)
+            if now + start_s + options.seconds > end:
                 self.progress(f"no time is left for {', '.join(group)}")
                 continue
             start_s = max(START_S / 4, self._measure_group(group, left, deadline))

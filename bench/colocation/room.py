@@ -114,4 +114,3 @@ def own_p99(cell):
 
 def p99(cell):
     return machine.quantile(cell["latencies_ms"], 0.99)
-
