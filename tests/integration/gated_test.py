@@ -152,6 +152,26 @@ class Gated(FullStackTest):
         self.assertEqual((low.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
         self.assertGreater(stops, 0)
 
+    def fill_behind_launches(self, *options):
+        self.start_daemon("--transforms", "gate", *options, env={"TALLY_FORCE_FORM": "spliced:4"})
+        self.start_case("requests", "1000", priority="high")
+        low = self.start_case("fills", "400", "3000")
+        stops, transfers = 0, 0
+        while low.poll() is None:
+            stops = max(stops, self.num_stops())
+            transfers = max([transfers, *(row["gated_transfers"] for row in self.best_effort_programs())])
+            time.sleep(0.01)
+        output = low.stdout.read().decode()
+        self.assertEqual((low.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
+        self.assertGreater(stops, 0)
+        self.assertGreater(transfers, 300, "nearly all of 800 have a launch in front of them")
+
+    def test_fills_and_copies_behind_launches_are_launches_themselves(self):
+        self.fill_behind_launches()
+
+    def test_fills_and_copies_need_no_pause_in_one_context(self):
+        self.fill_behind_launches("--share-contexts")
+
     def test_a_program_may_die_while_its_copy_is_held_behind_a_stopped_queue(self):
         self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "spliced:4"})
         low = self.start_case("one_after_another", "10000", "3000")

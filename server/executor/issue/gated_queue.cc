@@ -55,7 +55,8 @@ CUresult GateControls::Open() {
   if (result == CUDA_SUCCESS) {
     result = driver.cuMemHostAlloc(&read_back_, sizeof(device::GateRecord), CU_MEMHOSTALLOC_PORTABLE);
   }
-  return result == CUDA_SUCCESS ? LoadMarker() : result;
+  if (result == CUDA_SUCCESS) result = LoadMarker();
+  return result == CUDA_SUCCESS ? transfers.Load() : result;
 }
 
 CUresult GateControls::LoadMarker() {

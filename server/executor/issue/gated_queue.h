@@ -27,6 +27,7 @@
 #include "proto/device/gate_abi.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/gated_transfers.h"
 #include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
@@ -46,7 +47,8 @@ struct GatedForm {
 };
 
 struct GatedCounts {
-  uint64_t num_launches = 0;
+  uint64_t num_launches = 0;  // transfers included
+  uint64_t num_transfers = 0;
   uint64_t num_markers = 0;
   uint64_t num_stops = 0;       // of queues with something in them
   uint64_t num_reopened = 0;    // queues
@@ -60,7 +62,7 @@ class GateControls {
  public:
   // Both outlive it.
   GateControls(const DriverTable& driver_in, CompletionSource& completions_in)
-      : driver(driver_in), completions(completions_in) {}
+      : driver(driver_in), completions(completions_in), transfers(driver_in) {}
   ~GateControls();
   GateControls(const GateControls&) = delete;
   GateControls& operator=(const GateControls&) = delete;
@@ -83,6 +85,7 @@ class GateControls {
   GatedCounts counts;
   CUfunction marker = nullptr;
   size_t marker_hidden_offset = 0;
+  GatedTransfers transfers;
   int lowest_priority = 0;
 
  private:

@@ -96,6 +96,23 @@ CUresult GatedQueues::Stream::Launch(const GatedForm& form, PendingLaunch&& laun
   return all_.Launch(member_, form, std::move(launch));
 }
 
+bool GatedQueues::Stream::Takes(const Transfer& transfer) const {
+  if (!all_.controls_.transfers.Takes(transfer)) return false;
+  const std::lock_guard lock(all_.mutex_);
+  member_.queue.Sweep();
+  return !member_.queue.is_sealed();
+}
+
+CUresult GatedQueues::Stream::Put(const Transfer& transfer) {
+  GatedForm form;
+  PendingLaunch launch = all_.controls_.transfers.LaunchOf(transfer, &form);
+  const CUresult result = all_.Launch(member_, form, std::move(launch));
+  if (result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(all_.mutex_);
+  ++all_.controls_.counts.num_transfers;
+  return result;
+}
+
 CUresult GatedQueues::Stream::Seal() {
   std::unique_lock lock(all_.mutex_);
   const GatedQueue& queue = member_.queue;

@@ -72,6 +72,9 @@ class GatedQueues {
 
     // Puts it on the stream; waits while too much is in flight there. After an error nothing was put on the stream.
     CUresult Launch(const GatedForm& form, PendingLaunch&& launch);
+    // Whether this would be put behind gated launches, as one. If not, Seal and hand it to the driver.
+    bool Takes(const Transfer& transfer) const;
+    CUresult Put(const Transfer& transfer);
     // What comes next on the stream has no gate. In an executor with high-priority work this waits for what has.
     CUresult Seal();
 

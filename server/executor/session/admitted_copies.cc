@@ -180,6 +180,18 @@ CUresult PutFill(SessionState& session, const Stream& stream, const CUDA_MEMSET_
   });
 }
 
+bool PutBehindGated(SessionState& session, const Stream& stream, const Transfer& transfer, CUresult* result) {
+  if (stream.gated == nullptr || stream.context->IsCapturing(stream) || !stream.gated->Takes(transfer)) return false;
+  session.NoteWork(stream, /*is_launch=*/false);
+  scheduler::LaunchAsked asked = AskedOfCopy(session, CopyDirection::kDevice, transfer.row_bytes);
+  asked.can_yield = true;
+  const AdmittedDispatch dispatch(session.launches, stream, asked, /*passes=*/false,
+                                  {nullptr, NameOf(CopyDirection::kDevice)});
+  *result = dispatch.is_cancelled() ? AdmittedDispatch::kCancelled : stream.gated->Put(transfer);
+  if (*result == CUDA_SUCCESS) session.counters.Add("gated_transfers");
+  return true;
+}
+
 CUresult PutTransfer(SessionState& session, const Stream& stream, const Transfer& transfer) {
   if (transfer.is_fill()) return PutFill(session, stream, FillOf(transfer));
   if (transfer.rows > 1) return PutBox(session, stream, CopyOf(transfer), CopyDirection::kDevice);

@@ -30,6 +30,9 @@ CUresult PutCopy(SessionState& session, const Stream& stream, const CopySide& to
 CUresult PutBox(SessionState& session, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
 // Likewise; elements of 1, 2 or 4 bytes. The context in it is not used.
 CUresult PutFill(SessionState& session, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
+// Puts it behind the gated launches of a stream that is not sealed, if it can be one of them. False: it was not; seal
+// the stream and put it there as it is.
+bool PutBehindGated(SessionState& session, const Stream& stream, const Transfer& transfer, CUresult* result);
 // What could have been held: of any of the three kinds.
 CUresult PutTransfer(SessionState& session, const Stream& stream, const Transfer& transfer);
 

@@ -80,15 +80,45 @@ bool IsOnDevice(ServedRequest& served, CUdeviceptr address, int device) {
   return owner != nullptr && owner->device() == device;
 }
 
-// If the session's window holds the transfer nothing else is to be done. Else what was held is issued and the stream is
-// ready for what is to be put there, transfer or not.
+// What kernels of the device may touch whenever its program may.
+bool IsReached(ServedRequest& served, CUdeviceptr address, uint64_t size_bytes, int device) {
+  const std::optional<MemoryRange> range = served.session().memory.Find(address, size_bytes);
+  return range && (range->kind == MemoryKind::kDevice || range->kind == MemoryKind::kAsync) &&
+         IsOnDevice(served, address, device);
+}
+
+enum class Placing : uint8_t {
+  kNotYet,
+  kPut,   // on its stream
+  kHeld,  // in the session's window: nothing else is to be done
+};
+
+// Puts the transfer behind gated launches, or has the stream ready for it.
+CUresult PutOrSeal(ServedRequest& served, Stream& stream, const Transfer& transfer, Placing* placing) {
+  CUresult result = CUDA_SUCCESS;
+  if (IsReached(served, transfer.to, transfer.row_bytes, stream.device) &&
+      (transfer.is_fill() || IsReached(served, transfer.from, transfer.row_bytes, stream.device)) &&
+      PutBehindGated(served.session(), stream, transfer, &result)) {
+    *placing = Placing::kPut;
+    return result;
+  }
+  return stream.Seal();
+}
+
+// What the session's window held is issued, unless it holds the transfer as well. If that was not put yet, the stream
+// is ready for what is to be put there, transfer or not.
 CUresult HoldOrResolve(ServedRequest& served, ClientNames& names, uint64_t name,
-                       const std::optional<Transfer>& transfer, Stream** stream, bool* is_held) {
-  *is_held = false;
-  // Neither factor is beyond what a checked range can have.
-  if (served.session().window == nullptr || !transfer || transfer->row_bytes * transfer->rows > kMostHeldBytes) {
+                       const std::optional<Transfer>& transfer, Stream** stream, Placing* placing) {
+  *placing = Placing::kNotYet;
+  if (!transfer) {
     served.IssueHeld(WindowEnd::kRequest);
     return names.ResolveStream(name, StreamUse::kOrdered, stream);
+  }
+  // Neither factor is beyond what a checked range can have.
+  if (served.session().window == nullptr || transfer->row_bytes * transfer->rows > kMostHeldBytes) {
+    served.IssueHeld(WindowEnd::kRequest);
+    if (const CUresult r = names.ResolveStream(name, StreamUse::kLaunch, stream); r != CUDA_SUCCESS) return r;
+    return PutOrSeal(served, **stream, *transfer, placing);
   }
   served.EnterWindow({name, served.context_index(), names.channel_index()});
   if (const CUresult r = names.ResolveStream(name, StreamUse::kLaunch, stream); r != CUDA_SUCCESS) return r;
@@ -100,11 +130,11 @@ CUresult HoldOrResolve(ServedRequest& served, ClientNames& names, uint64_t name,
   launch.attributes.clear();
   MakeReady(served.session(), **stream, launch);
   if (IsOnDevice(served, transfer->to, device) && (transfer->is_fill() || IsOnDevice(served, transfer->from, device))) {
-    *is_held = served.TryHold(launch);
+    if (served.TryHold(launch)) *placing = Placing::kHeld;
   } else {
     served.IssueHeld(WindowEnd::kRequest);
   }
-  return *is_held ? CUDA_SUCCESS : (*stream)->Seal();
+  return *placing == Placing::kHeld ? CUDA_SUCCESS : PutOrSeal(served, **stream, *transfer, placing);
 }
 
 }  // namespace
@@ -135,22 +165,24 @@ CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits
     transfer = {.to = to.address, .from = from.address, .row_bytes = copy.size_bytes};
   }
   Stream* stream = nullptr;
-  bool is_held = false;
-  if (const CUresult r = HoldOrResolve(served, names, copy.stream, transfer, &stream, &is_held); r != CUDA_SUCCESS) {
+  Placing placing = Placing::kNotYet;
+  if (const CUresult r = HoldOrResolve(served, names, copy.stream, transfer, &stream, &placing); r != CUDA_SUCCESS) {
     return r;
   }
   if ((IsPageable(copy.source_place) || IsPageable(copy.destination_place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
-  if (is_held) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
+  if (placing == Placing::kHeld) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
   CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
   to.is_seen_by_device = to.is_seen_by_device && served.current_device() == stream->device &&
                          IsOnDevice(served, to.address, stream->device);
-  const CUresult result = PutCopy(served.session(), *stream, to, from, copy.size_bytes, direction);
-  if (result != CUDA_SUCCESS) return result;
+  if (placing == Placing::kNotYet) {
+    const CUresult result = PutCopy(served.session(), *stream, to, from, copy.size_bytes, direction);
+    if (result != CUDA_SUCCESS) return result;
+  }
   Count(served.session(), direction, copy.size_bytes);
   return Finish(served, waits, chunks, *stream, arena);
 }
@@ -165,19 +197,21 @@ CUresult ServeCopyBox(ServedRequest& served, ClientNames& names, StreamWaits& wa
   BoxCopy copy;
   if (const CUresult r = ReadBoxCopy(served, names, chunks, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  bool is_held = false;
+  Placing placing = Placing::kNotYet;
   std::optional<Transfer> transfer;
   if (copy.size_bytes != 0 && copy.direction == CopyDirection::kDevice) transfer = TransferOf(copy.parameters);
-  if (const CUresult r = HoldOrResolve(served, names, box.stream, transfer, &stream, &is_held); r != CUDA_SUCCESS) {
+  if (const CUresult r = HoldOrResolve(served, names, box.stream, transfer, &stream, &placing); r != CUDA_SUCCESS) {
     return r;
   }
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
-  if (is_held) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
+  if (placing == Placing::kHeld) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
   if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult r = PutBox(served.session(), *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS)
-    return r;
+  if (placing == Placing::kNotYet) {
+    const CUresult result = PutBox(served.session(), *stream, copy.parameters, copy.direction);
+    if (result != CUDA_SUCCESS) return result;
+  }
   Count(served.session(), copy.direction, copy.size_bytes);
   return Finish(served, waits, chunks, *stream, copy.arena);
 }
@@ -191,14 +225,16 @@ CUresult ServeFill(ServedRequest& served, ClientNames& names, StreamWaits& waits
   const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
                                            fill.element_bytes, fill.width,       fill.height};
   Stream* stream = nullptr;
-  bool is_held = false;
-  if (const CUresult r = HoldOrResolve(served, names, fill.stream, TransferOf(parameters), &stream, &is_held);
+  Placing placing = Placing::kNotYet;
+  if (const CUresult r = HoldOrResolve(served, names, fill.stream, TransferOf(parameters), &stream, &placing);
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (is_held || fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  const CUresult result = PutFill(served.session(), *stream, parameters);
-  return result == CUDA_SUCCESS ? Finish(served, waits, chunks, *stream, {}) : result;
+  if (placing == Placing::kHeld || fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  if (placing == Placing::kNotYet) {
+    if (const CUresult r = PutFill(served.session(), *stream, parameters); r != CUDA_SUCCESS) return r;
+  }
+  return Finish(served, waits, chunks, *stream, {});
 }
 
 CUresult ServeAwaitArena(ServedRequest& served, ArenaChunks& chunks, WireReader& in, WireWriter&) {

@@ -106,6 +106,23 @@ def one_after_another(count, loops):
     print("OK")
 
 
+def fills(count, loops):
+    """Behind each launch a fill, and a copy of it to a place of its own; nothing is waited for until the end."""
+    spinner, chunk, count = Spinner(int(loops)), 4099, int(count)
+    device, other, host = spinner.allocate(chunk), spinner.allocate(chunk * count), spinner.allocate_host(chunk * count)
+    for i in range(count):
+        spinner.spin()
+        spinner.call("cuMemsetD8Async", device, i % 250 + 1, ctypes.c_size_t(chunk), None)
+        spinner.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(other.value + i * chunk), device,
+                     ctypes.c_size_t(chunk), None)
+    spinner.call("cuMemcpyDtoHAsync_v2", host, other, ctypes.c_size_t(chunk * count), None)
+    if spinner.sum() != count * BLOCKS:
+        sys.exit("a launch was lost")
+    if ctypes.string_at(host, chunk * count) != b"".join(bytes([i % 250 + 1]) * chunk for i in range(count)):
+        sys.exit("a fill or a copy is wrong, or came too soon or too late")
+    print("OK")
+
+
 def many(count, loops):
     """All of them before the first is waited for."""
     spinner = Spinner(int(loops))
@@ -138,4 +155,4 @@ def copy_once(path, size_bytes):
 
 if __name__ == "__main__":
     {"forever": forever, "busy": busy, "requests": requests, "endless": endless, "one_after_another": one_after_another,
-     "many": many, "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])
+     "fills": fills, "many": many, "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])

@@ -174,6 +174,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_varied_launches_total form=slices", "sliced_launches"},
       {"tally_tenant_varied_launches_total form=workers", "worker_launches"},
       {"tally_tenant_varied_launches_total form=gated", "gated_launches"},
+      {"tally_tenant_gated_transfers_total", "gated_transfers"},
       {"tally_tenant_yields_total", "yields"},
       {"tally_tenant_timed_yields_total", "timed_yields"},
       {"tally_tenant_resumed_launches_total", "resumed_launches"},

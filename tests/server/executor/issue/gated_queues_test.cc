@@ -303,6 +303,41 @@ TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
   EXPECT_EQ(queues_->counts().num_markers, 0u);
 }
 
+// Frameworks put a fill in front of every few kernels: if each had to wait, or to be waited for, the GPU would pause.
+TEST_F(GatedQueuesTest, FillsAndCopiesBehindLaunchesAreLaunchesThemselves) {
+  CreateBesideHighPriorityWork();
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4), copy = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const Transfer whole_copy{.to = copy, .from = out, .row_bytes = kWords * 4};
+  EXPECT_FALSE(queue->Takes(whole_copy)) << "nothing is there to be stopped";
+  const CUdeviceptr word = Block(stream);
+  Words expected(kWords), zero(kWords), copied;
+  LaunchSteps(*queue, out, in, 2, expected);
+  EXPECT_FALSE(queue->Takes({.to = out, .row_bytes = 4, .rows = 2, .to_pitch = 16, .element_bytes = 4}));
+  EXPECT_FALSE(queue->Takes({.to = out + 1, .row_bytes = 4, .element_bytes = 4})) << "the driver is to refuse it";
+  EXPECT_FALSE(queue->Takes({.to = out, .row_bytes = GatedTransfers::kMostBytes + 4, .element_bytes = 4}));
+  ASSERT_TRUE(queue->Takes(whole_copy));
+  ASSERT_EQ(queue->Put(whole_copy), CUDA_SUCCESS);
+  copied = expected;
+  // Words 3 to 12 and the second half of word 20.
+  ASSERT_EQ(queue->Put({.to = out + 12, .row_bytes = 40, .value = 0x01020304, .element_bytes = 4}), CUDA_SUCCESS);
+  std::fill_n(expected.begin() + 3, 10, 0x01020304);
+  ASSERT_EQ(queue->Put({.to = out + 82, .row_bytes = 2, .value = 0xABCD, .element_bytes = 2}), CUDA_SUCCESS);
+  expected[20] = (expected[20] & 0xFFFF) | 0xABCD0000;
+  LaunchSteps(*queue, out, in, 3, expected);
+  StopThenRelease(word);
+  Await([&] { return HasEnded(stream); });
+  EXPECT_EQ(Read(out), zero);
+  EXPECT_EQ(Read(copy), zero);
+  watch_.SetClosed(false);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), expected);
+  EXPECT_EQ(Read(copy), copied);
+  EXPECT_EQ(queues_->counts().num_markers, 0u);
+  EXPECT_EQ(queues_->counts().num_transfers, 3u);
+}
+
 // It may wait for something that the same thread has yet to launch.
 TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   CreateBesideHighPriorityWork();
@@ -419,15 +454,26 @@ class RandomProgram {
               CUDA_SUCCESS);
     StepOnHost(channel.expected, Words(from.expected), addend);
   }
+  // Half of them as launches with a gate, where there is something in front.
+  bool IsPutBehind(Channel& channel, const Transfer& transfer) {
+    if (!seals_ || Below(2) == 0 || !channel.queue->Takes(transfer)) return false;
+    EXPECT_EQ(channel.queue->Put(transfer), CUDA_SUCCESS);
+    return true;
+  }
   void Fill(Channel& channel) {
     const uint32_t value = Below(1000);
+    if (IsPutBehind(channel, {.to = channel.words, .row_bytes = kWords * 4, .value = value, .element_bytes = 4})) {
+      return channel.expected.assign(kWords, value);
+    }
     Seal(channel);
     EXPECT_EQ(driver_.cuMemsetD32Async(channel.words, value, kWords, channel.stream), CUDA_SUCCESS);
     channel.expected.assign(kWords, value);
   }
   void Copy(Channel& channel, CUdeviceptr to) {
-    Seal(channel);
-    EXPECT_EQ(driver_.cuMemcpyDtoDAsync_v2(to, channel.words, kWords * 4, channel.stream), CUDA_SUCCESS);
+    if (!IsPutBehind(channel, {.to = to, .from = channel.words, .row_bytes = kWords * 4})) {
+      Seal(channel);
+      EXPECT_EQ(driver_.cuMemcpyDtoDAsync_v2(to, channel.words, kWords * 4, channel.stream), CUDA_SUCCESS);
+    }
     channel.copies.emplace_back(to, channel.expected);
   }
   void Order(Channel& first, Channel& second) {
@@ -531,6 +577,7 @@ class RandomStops : public GatedQueuesTest {
     // The test is one only while it stops things half-way.
     EXPECT_GT(counts.num_stops, 40u);
     EXPECT_GT(counts.num_cut, 10u);
+    EXPECT_GT(counts.num_transfers, 20u);
   }
 };
 

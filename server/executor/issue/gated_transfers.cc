@@ -1,0 +1,205 @@
+#include "server/executor/issue/gated_transfers.h"
+
+#include <span>
+
+#include "base/check.h"
+#include "ptx-transforms/transform.h"
+#include "server/executor/issue/gated_queue.h"
+
+namespace tally::server {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+// Of a block: eight turns of all threads at 16 bytes each. The text has it, too.
+constexpr uint64_t kTransferPiece = 32'768;
+// Pieces that are promised at once: 16 MiB, some 10 us.
+constexpr uint32_t kPiecesAhead = 512;
+
+// Each block does a piece: by 16 bytes if all is aligned so, else by 4, else by bytes.
+constexpr const char* kTransferText = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry tally_gated_fill(.param .u64 to, .param .u64 size, .param .u32 value)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<6>;
+	.reg .b64 %d<12>;
+	ld.param.u64 %d0, [to];
+	ld.param.u64 %d1, [size];
+	ld.param.u32 %r0, [value];
+	cvta.to.global.u64 %d0, %d0;
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %d2, %r1, 32768;
+	add.u64 %d3, %d2, 32768;
+	min.u64 %d3, %d3, %d1;
+	mov.u32 %r2, %tid.x;
+	cvt.u64.u32 %d4, %r2;
+	or.b64 %d5, %d0, %d1;
+	and.b64 %d6, %d5, 15;
+	setp.eq.u64 %p0, %d6, 0;
+	and.b64 %d6, %d5, 3;
+	setp.eq.u64 %p1, %d6, 0;
+	@%p0 bra WIDE;
+	@%p1 bra WORDS;
+	add.u64 %d7, %d2, %d4;
+BYTES:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	cvt.u32.u64 %r3, %d7;
+	and.b32 %r3, %r3, 3;
+	shl.b32 %r3, %r3, 3;
+	shr.u32 %r4, %r0, %r3;
+	add.u64 %d8, %d0, %d7;
+	st.global.u8 [%d8], %r4;
+	add.u64 %d7, %d7, 256;
+	bra BYTES;
+WORDS:
+	shl.b64 %d7, %d4, 2;
+	add.u64 %d7, %d2, %d7;
+EACH:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	add.u64 %d8, %d0, %d7;
+	st.global.u32 [%d8], %r0;
+	add.u64 %d7, %d7, 1024;
+	bra EACH;
+WIDE:
+	shl.b64 %d7, %d4, 4;
+	add.u64 %d7, %d2, %d7;
+FOURS:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	add.u64 %d8, %d0, %d7;
+	st.global.v4.u32 [%d8], {%r0, %r0, %r0, %r0};
+	add.u64 %d7, %d7, 4096;
+	bra FOURS;
+DONE:
+	ret;
+}
+.visible .entry tally_gated_copy(.param .u64 to, .param .u64 size, .param .u64 from)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<8>;
+	.reg .b64 %d<12>;
+	ld.param.u64 %d0, [to];
+	ld.param.u64 %d1, [size];
+	ld.param.u64 %d9, [from];
+	cvta.to.global.u64 %d0, %d0;
+	cvta.to.global.u64 %d9, %d9;
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %d2, %r1, 32768;
+	add.u64 %d3, %d2, 32768;
+	min.u64 %d3, %d3, %d1;
+	mov.u32 %r2, %tid.x;
+	cvt.u64.u32 %d4, %r2;
+	or.b64 %d5, %d0, %d1;
+	or.b64 %d5, %d5, %d9;
+	and.b64 %d6, %d5, 15;
+	setp.eq.u64 %p0, %d6, 0;
+	and.b64 %d6, %d5, 3;
+	setp.eq.u64 %p1, %d6, 0;
+	@%p0 bra WIDE;
+	@%p1 bra WORDS;
+	add.u64 %d7, %d2, %d4;
+BYTES:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	add.u64 %d8, %d9, %d7;
+	ld.global.u8 %r4, [%d8];
+	add.u64 %d8, %d0, %d7;
+	st.global.u8 [%d8], %r4;
+	add.u64 %d7, %d7, 256;
+	bra BYTES;
+WORDS:
+	shl.b64 %d7, %d4, 2;
+	add.u64 %d7, %d2, %d7;
+EACH:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	add.u64 %d8, %d9, %d7;
+	ld.global.u32 %r4, [%d8];
+	add.u64 %d8, %d0, %d7;
+	st.global.u32 [%d8], %r4;
+	add.u64 %d7, %d7, 1024;
+	bra EACH;
+WIDE:
+	shl.b64 %d7, %d4, 4;
+	add.u64 %d7, %d2, %d7;
+FOURS:
+	setp.ge.u64 %p2, %d7, %d3;
+	@%p2 bra DONE;
+	add.u64 %d8, %d9, %d7;
+	ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%d8];
+	add.u64 %d8, %d0, %d7;
+	st.global.v4.u32 [%d8], {%r4, %r5, %r6, %r7};
+	add.u64 %d7, %d7, 4096;
+	bra FOURS;
+DONE:
+	ret;
+}
+)";
+struct FillParameters {
+  uint64_t to, size;
+  uint32_t value;
+};
+struct CopyParameters {
+  uint64_t to, size, from;
+};
+
+// Its elements one after another, as words would have them.
+uint32_t WordOf(const Transfer& fill) {
+  if (fill.element_bytes == 1) return (fill.value & 0xFF) * 0x01010101u;
+  if (fill.element_bytes == 2) return (fill.value & 0xFFFF) * 0x00010001u;
+  return fill.value;
+}
+
+}  // namespace
+
+GatedTransfers::~GatedTransfers() {
+  if (module_ != nullptr) driver_.cuModuleUnload(module_);
+}
+
+CUresult GatedTransfers::Load() {
+  ptx_transforms::TransformOptions options;
+  options.pipelines = {{"gate_entry"}};
+  options.placement = ptx_transforms::Placement::kReplace;
+  const auto gated = ptx_transforms::TransformText(kTransferText, options);
+  CHECK(gated.has_value() && gated->is_all_done());
+  CUresult result = driver_.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
+  for (const ptx_transforms::KernelVariant& variant : gated->variants) {
+    Code& code = variant.kernel == "tally_gated_fill" ? fill_ : copy_;
+    code.hidden_offset = variant.hidden_parameter_offset;
+    CUfunction function = nullptr;
+    if (result == CUDA_SUCCESS) result = driver_.cuModuleGetFunction(&function, module_, variant.name.c_str());
+    // Now: loading it at its first launch might wait for the context.
+    if (result == CUDA_SUCCESS && driver_.cuFuncLoad != nullptr) result = driver_.cuFuncLoad(function);
+    if (result == CUDA_SUCCESS) code.function = function;
+  }
+  return result;
+}
+
+bool GatedTransfers::Takes(const Transfer& transfer) const {
+  const uint32_t element_bytes = transfer.is_fill() ? transfer.element_bytes : 1;
+  return fill_.function != nullptr && copy_.function != nullptr && transfer.rows == 1 &&
+         transfer.row_bytes <= kMostBytes && transfer.to % element_bytes == 0;
+}
+
+PendingLaunch GatedTransfers::LaunchOf(const Transfer& transfer, GatedForm* form) const {
+  const Code& code = transfer.is_fill() ? fill_ : copy_;
+  form->function = code.function;
+  form->hidden_offset = code.hidden_offset;
+  form->chunk = kPiecesAhead;
+  PendingLaunch launch;
+  launch.shape.grid = {static_cast<uint32_t>((transfer.row_bytes + kTransferPiece - 1) / kTransferPiece), 1, 1};
+  launch.shape.block = {kThreads, 1, 1};
+  if (transfer.is_fill()) {
+    const FillParameters parameters{transfer.to, transfer.row_bytes, WordOf(transfer)};
+    launch.parameters.Assign(std::as_bytes(std::span(&parameters, 1)));
+  } else {
+    const CopyParameters parameters{transfer.to, transfer.row_bytes, transfer.from};
+    launch.parameters.Assign(std::as_bytes(std::span(&parameters, 1)));
+  }
+  return launch;
+}
+
+}  // namespace tally::server
