@@ -118,6 +118,30 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
 }
 CUresult cuCtxDestroy(CUcontext ctx) { return entry::cuCtxDestroy_v2(ctx); }
 
+CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ContextLimits& limits = call.process->contexts[t_thread.context].limits;
+  if (const std::optional<size_t> known = limits.Find(limit)) {
+    *pvalue = *known;
+    return CUDA_SUCCESS;
+  }
+  const uint64_t num_changes = limits.num_changes();
+  const CUresult result = wire::cuCtxGetLimit(pvalue, limit);
+  if (result == CUDA_SUCCESS) limits.Keep(limit, *pvalue, num_changes);
+  return result;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  ContextLimits& limits = call.process->contexts[t_thread.context].limits;
+  const CUresult result = wire::cuCtxSetLimit(limit, value);
+  limits.Forget();  // whatever came of it
+  return result;
+}
+
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   Process* process = nullptr;
   uint32_t index = 0;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "client-shim/state/completion.h"
+#include "client-shim/state/context_limits.h"
 #include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
@@ -24,7 +25,8 @@ struct Context {
   CUdevice device = 0;      // the client's ordinal
   bool is_visible = false;  // primary contexts: of a device that the program sees; constant after cuInit
   std::atomic<uint32_t> flags{0};
-  std::atomic<uint32_t> epoch{0};      // raised when everything in it is destroyed
+  std::atomic<uint32_t> epoch{0};  // raised when everything in it is destroyed
+  ContextLimits limits;
   CompletedBefore completed;           // all its work
   CompletedBefore blocking_completed;  // that of its legacy stream and its blocking ones
   uint32_t num_retained = 0;           // primary contexts; guarded by Contexts::mutex_

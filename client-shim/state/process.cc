@@ -119,6 +119,7 @@ CUresult BeginCallInContext(Call* call) {
 
 void ForgetContext(Process* process, uint32_t context) {
   process->contexts[context].epoch.fetch_add(1);
+  process->contexts[context].limits.Forget();
   process->storage.EndContext(context, process->contexts.Handle(context));
   process->managed.ForgetContext(context);
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);

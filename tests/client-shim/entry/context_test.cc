@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
 
+#include "proto/driver/generated/wire_ops.h"
 #include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
@@ -39,6 +41,47 @@ TEST(Context, TheOneBelowIsCurrentAgainWhenOneIsDestroyed) {
                          REQUIRE(SHIM(cuCtxPopCurrent_v2)(&current) == CUDA_SUCCESS);
                          REQUIRE(SHIM(cuCtxPopCurrent_v2)(&current) == CUDA_ERROR_INVALID_CONTEXT);
                          REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_ERROR_INVALID_CONTEXT);
+                         return 0;
+                       }),
+            0);
+}
+
+// Libraries ask before launches: each question would wait for all launches before it.
+TEST(Context, ALimitIsAskedForOnceUntilOneIsSet) {
+  FakeExecutor executor;
+  executor.On(kOp_cuCtxGetLimit, [asked = std::make_shared<int>(0)](const FakeRequest&, FakeReply* reply) {
+    reply->Append(static_cast<uint64_t>(++*asked));
+  });
+  executor.On(kOp_cuCtxSetLimit, [](const FakeRequest&, FakeReply*) {});
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         size_t value = 0;
+                         const auto ask = [&](CUlimit limit) {
+                           return SHIM(cuCtxGetLimit)(&value, limit) == CUDA_SUCCESS ? value : 0;
+                         };
+                         REQUIRE(SHIM(cuInit)(0) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuCtxGetLimit)(&value, CU_LIMIT_STACK_SIZE) == CUDA_ERROR_INVALID_CONTEXT);
+                         CUcontext first = nullptr, second = nullptr;
+                         REQUIRE(SHIM(cuCtxCreate_v2)(&first, 0, 0) == CUDA_SUCCESS);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 1);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 1);
+                         REQUIRE(ask(CU_LIMIT_MALLOC_HEAP_SIZE) == 2);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 1);
+                         REQUIRE(SHIM(cuCtxGetLimit)(nullptr, CU_LIMIT_STACK_SIZE) == CUDA_ERROR_INVALID_VALUE);
+                         REQUIRE(SHIM(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, 4096) == CUDA_SUCCESS);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 3);
+                         REQUIRE(ask(CU_LIMIT_MALLOC_HEAP_SIZE) == 4);
+                         // Each context has its own, and one whose name is used again knows nothing.
+                         REQUIRE(SHIM(cuCtxCreate_v2)(&second, 0, 0) == CUDA_SUCCESS);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 5);
+                         REQUIRE(SHIM(cuCtxDestroy_v2)(second) == CUDA_SUCCESS);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 3);
+                         REQUIRE(SHIM(cuCtxCreate_v2)(&second, 0, 0) == CUDA_SUCCESS);
+                         REQUIRE(ask(CU_LIMIT_STACK_SIZE) == 6);
+                         // Of what is no limit of this version's nothing is kept.
+                         const auto unknown = static_cast<CUlimit>(CU_LIMIT_MAX + 3);
+                         REQUIRE(ask(unknown) == 7);
+                         REQUIRE(ask(unknown) == 8);
                          return 0;
                        }),
             0);
