@@ -213,18 +213,22 @@ bool DeviceQueue::MustStopWaiting(const Waiter& waiter) const {
 
 void DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
   waiting_.push_back(&waiter);
+  const bool is_high = waiter.is_high_priority;
+  bool& is_looked_after = is_looked_after_[is_high ? 1 : 0];
   while (!waiter.granted && !MustStopWaiting(waiter)) {
-    if (is_looked_after_) {
+    if (is_looked_after) {
       waiter.changed.wait_for(lock, kLook);
       continue;
     }
-    is_looked_after_ = true;
+    is_looked_after = true;
     LookAfter(lock, waiter);
-    is_looked_after_ = false;
+    is_looked_after = false;
   }
   std::erase(waiting_, &waiter);
   // Somebody else looks from now on.
-  if (!is_looked_after_ && !waiting_.empty()) waiting_.front()->changed.notify_one();
+  if (is_looked_after) return;
+  const auto next = std::ranges::find(waiting_, is_high, &Waiter::is_high_priority);
+  if (next != waiting_.end()) (*next)->changed.notify_one();
 }
 
 void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) {

@@ -7,7 +7,8 @@
 //
 // There is no thread of its own. A channel that has to wait looks after the device meanwhile: it collects what is
 // complete and asks the policy again, or sleeps on the activity page while admission is closed. Of several that wait
-// one does so, the others sleep until they are granted, or until it is their turn to look. Nobody waits: nobody looks.
+// one of each class does so, the others sleep until they are granted, or until it is their turn to look. Nobody waits:
+// nobody looks.
 //
 // A tenant that is alone passes: while no high-priority executor exists and no other session has launched here for a
 // second, Enter is two loads and counts the launch. Nor do launches ask of which the policy has said that they may go
@@ -148,7 +149,8 @@ class DeviceQueue {
   std::deque<Record> records_;                       // never shrinks: references stay
   std::vector<uint32_t> in_flight_;                  // indices of records_, in the order of their dispatch
   std::vector<Waiter*> waiting_;
-  bool is_looked_after_ = false;  // by one of the waiting
+  // By one of the waiting, best-effort and high-priority: the former sleep while there is work of the latter.
+  std::array<bool, 2> is_looked_after_{};
   size_t num_members_ = 0;
   uint64_t next_number_ = 1;
   uint64_t last_number_ = 0;       // of the member that launched last
