@@ -29,6 +29,11 @@ def run(parts, *arguments):
             return ended.code, printed.getvalue()
 
 
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as text:
+        return text.read()
+
+
 class Measure(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -39,10 +44,9 @@ class Measure(unittest.TestCase):
         for name, (_, _, command) in measure.PARTS.items():
             script = next(word for word in shlex.split(command) if word.startswith(("bench/", "tests/", "tools/")))
             # A program of the build has its source somewhere else; it is measured without options.
-            source = ""
-            if script != "bench/queues":
-                with open(os.path.join(ROOT, script), encoding="utf-8") as text:
-                    source = text.read()
+            source = "" if script == "bench/queues" else read(script)
+            if "from parts import" in source:  # they are defined there
+                source += read(os.path.join(os.path.dirname(script), "parts.py"))
             # What is quoted goes on to another program.
             for option in re.findall(r"(?<=\s)--[a-z-]+", re.sub(r"'[^']*'", "", command)):
                 self.assertRegex(source, re.escape(option) + r"\b(?!-)", f"{name}: {script} has no {option}")
