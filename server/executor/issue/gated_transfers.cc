@@ -1,6 +1,8 @@
 #include "server/executor/issue/gated_transfers.h"
 
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "ptx-transforms/transform.h"
@@ -15,77 +17,20 @@ constexpr uint64_t kTransferPiece = 32'768;
 // Pieces that are promised at once: 16 MiB, some 10 us.
 constexpr uint32_t kPiecesAhead = 512;
 
-// Each block does a piece: by 16 bytes if all is aligned so, else by 4, else by bytes.
-constexpr const char* kTransferText = R"(.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry tally_gated_fill(.param .u64 to, .param .u64 size, .param .u32 value)
-{
-	.reg .pred %p<4>;
-	.reg .b32 %r<6>;
-	.reg .b64 %d<12>;
-	ld.param.u64 %d0, [to];
-	ld.param.u64 %d1, [size];
-	ld.param.u32 %r0, [value];
-	cvta.to.global.u64 %d0, %d0;
-	mov.u32 %r1, %ctaid.x;
-	mul.wide.u32 %d2, %r1, 32768;
-	add.u64 %d3, %d2, 32768;
-	min.u64 %d3, %d3, %d1;
-	mov.u32 %r2, %tid.x;
-	cvt.u64.u32 %d4, %r2;
-	or.b64 %d5, %d0, %d1;
-	and.b64 %d6, %d5, 15;
-	setp.eq.u64 %p0, %d6, 0;
-	and.b64 %d6, %d5, 3;
-	setp.eq.u64 %p1, %d6, 0;
-	@%p0 bra WIDE;
-	@%p1 bra WORDS;
-	add.u64 %d7, %d2, %d4;
-BYTES:
-	setp.ge.u64 %p2, %d7, %d3;
-	@%p2 bra DONE;
-	cvt.u32.u64 %r3, %d7;
-	and.b32 %r3, %r3, 3;
-	shl.b32 %r3, %r3, 3;
-	shr.u32 %r4, %r0, %r3;
-	add.u64 %d8, %d0, %d7;
-	st.global.u8 [%d8], %r4;
-	add.u64 %d7, %d7, 256;
-	bra BYTES;
-WORDS:
-	shl.b64 %d7, %d4, 2;
-	add.u64 %d7, %d2, %d7;
-EACH:
-	setp.ge.u64 %p2, %d7, %d3;
-	@%p2 bra DONE;
-	add.u64 %d8, %d0, %d7;
-	st.global.u32 [%d8], %r0;
-	add.u64 %d7, %d7, 1024;
-	bra EACH;
-WIDE:
-	shl.b64 %d7, %d4, 4;
-	add.u64 %d7, %d2, %d7;
-FOURS:
-	setp.ge.u64 %p2, %d7, %d3;
-	@%p2 bra DONE;
-	add.u64 %d8, %d0, %d7;
-	st.global.v4.u32 [%d8], {%r0, %r0, %r0, %r0};
-	add.u64 %d7, %d7, 4096;
-	bra FOURS;
-DONE:
-	ret;
-}
-.visible .entry tally_gated_copy(.param .u64 to, .param .u64 size, .param .u64 from)
+// Each block does a piece: by 16 bytes if all is aligned so, else by 4, else by bytes. `source`: the third parameter,
+// `begin` reads it; `byte`, `word` and `wide` have in %r4, or in %r4 to %r7, what goes to offset %d7.
+std::string KernelText(std::string_view name, std::string_view source, std::string_view begin, std::string_view byte,
+                       std::string_view word, std::string_view wide) {
+  std::string text = ".visible .entry ";
+  for (const std::string_view part :
+       {name, std::string_view("(.param .u64 to, .param .u64 size, .param "), source, std::string_view(R"()
 {
 	.reg .pred %p<4>;
 	.reg .b32 %r<8>;
 	.reg .b64 %d<12>;
 	ld.param.u64 %d0, [to];
 	ld.param.u64 %d1, [size];
-	ld.param.u64 %d9, [from];
 	cvta.to.global.u64 %d0, %d0;
-	cvta.to.global.u64 %d9, %d9;
 	mov.u32 %r1, %ctaid.x;
 	mul.wide.u32 %d2, %r1, 32768;
 	add.u64 %d3, %d2, 32768;
@@ -93,7 +38,8 @@ DONE:
 	mov.u32 %r2, %tid.x;
 	cvt.u64.u32 %d4, %r2;
 	or.b64 %d5, %d0, %d1;
-	or.b64 %d5, %d5, %d9;
+)"),
+        begin, std::string_view(R"(
 	and.b64 %d6, %d5, 15;
 	setp.eq.u64 %p0, %d6, 0;
 	and.b64 %d6, %d5, 3;
@@ -104,8 +50,8 @@ DONE:
 BYTES:
 	setp.ge.u64 %p2, %d7, %d3;
 	@%p2 bra DONE;
-	add.u64 %d8, %d9, %d7;
-	ld.global.u8 %r4, [%d8];
+)"),
+        byte, std::string_view(R"(
 	add.u64 %d8, %d0, %d7;
 	st.global.u8 [%d8], %r4;
 	add.u64 %d7, %d7, 256;
@@ -116,8 +62,8 @@ WORDS:
 EACH:
 	setp.ge.u64 %p2, %d7, %d3;
 	@%p2 bra DONE;
-	add.u64 %d8, %d9, %d7;
-	ld.global.u32 %r4, [%d8];
+)"),
+        word, std::string_view(R"(
 	add.u64 %d8, %d0, %d7;
 	st.global.u32 [%d8], %r4;
 	add.u64 %d7, %d7, 1024;
@@ -128,8 +74,8 @@ WIDE:
 FOURS:
 	setp.ge.u64 %p2, %d7, %d3;
 	@%p2 bra DONE;
-	add.u64 %d8, %d9, %d7;
-	ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%d8];
+)"),
+        wide, std::string_view(R"(
 	add.u64 %d8, %d0, %d7;
 	st.global.v4.u32 [%d8], {%r4, %r5, %r6, %r7};
 	add.u64 %d7, %d7, 4096;
@@ -137,7 +83,37 @@ FOURS:
 DONE:
 	ret;
 }
+)")}) {
+    text += part;
+  }
+  return text;
+}
+
+std::string TransferText() {
+  constexpr std::string_view kAllWords = R"(
+	mov.u32 %r4, %r0;
+	mov.u32 %r5, %r0;
+	mov.u32 %r6, %r0;
+	mov.u32 %r7, %r0;
 )";
+  return ".version 7.0\n.target sm_75\n.address_size 64\n" +
+         KernelText("tally_gated_fill", ".u32 value", "ld.param.u32 %r0, [value];", R"(
+	cvt.u32.u64 %r3, %d7;
+	and.b32 %r3, %r3, 3;
+	shl.b32 %r3, %r3, 3;
+	shr.u32 %r4, %r0, %r3;
+)",
+                    kAllWords, kAllWords) +
+         KernelText("tally_gated_copy", ".u64 from", R"(
+	ld.param.u64 %d9, [from];
+	cvta.to.global.u64 %d9, %d9;
+	or.b64 %d5, %d5, %d9;
+)",
+                    "add.u64 %d8, %d9, %d7;\nld.global.u8 %r4, [%d8];",
+                    "add.u64 %d8, %d9, %d7;\nld.global.u32 %r4, [%d8];",
+                    "add.u64 %d8, %d9, %d7;\nld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%d8];");
+}
+
 struct FillParameters {
   uint64_t to, size;
   uint32_t value;
@@ -163,7 +139,7 @@ CUresult GatedTransfers::Load() {
   ptx_transforms::TransformOptions options;
   options.pipelines = {{"gate_entry"}};
   options.placement = ptx_transforms::Placement::kReplace;
-  const auto gated = ptx_transforms::TransformText(kTransferText, options);
+  const auto gated = ptx_transforms::TransformText(TransferText(), options);
   CHECK(gated.has_value() && gated->is_all_done());
   CUresult result = driver_.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
   for (const ptx_transforms::KernelVariant& variant : gated->variants) {
