@@ -12,9 +12,11 @@ TEST_F(GatedQueuesTest, RunsLaunchesInOrder) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);  // a queue that has ended needs no marker
   Words expected(kWords);
   LaunchSteps(*queue, out, in, 40, expected);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  Release(word);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out), expected);
   EXPECT_EQ(queues_->counts().num_launches, 40u);
