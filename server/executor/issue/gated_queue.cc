@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "ptx-transforms/transform.h"
 #include "server/executor/driver/launch_config.h"
 
 namespace tally::server {
@@ -42,7 +41,6 @@ GateControls::~GateControls() {
   for (const CUdeviceptr slab : slabs_) driver.cuMemFree_v2(slab);
   if (read_back_ != nullptr) driver.cuMemFreeHost(read_back_);
   if (signal_ != nullptr) driver.cuStreamDestroy_v2(signal_);
-  if (module_ != nullptr) driver.cuModuleUnload(module_);
 }
 
 CUresult GateControls::Open() {
@@ -55,21 +53,9 @@ CUresult GateControls::Open() {
   if (result == CUDA_SUCCESS) {
     result = driver.cuMemHostAlloc(&read_back_, sizeof(device::GateRecord), CU_MEMHOSTALLOC_PORTABLE);
   }
-  if (result == CUDA_SUCCESS) result = LoadMarker();
+  if (result == CUDA_SUCCESS) result = module_.Load(kMarkerText);
+  marker = module_.Find("tally_marker");
   return result == CUDA_SUCCESS ? transfers.Load() : result;
-}
-
-CUresult GateControls::LoadMarker() {
-  ptx_transforms::TransformOptions options;
-  options.pipelines = {{"gate_entry"}};
-  options.placement = ptx_transforms::Placement::kReplace;
-  const auto gated = ptx_transforms::TransformText(kMarkerText, options);
-  CHECK(gated.has_value() && gated->is_all_done());
-  marker_hidden_offset = gated->variants[0].hidden_parameter_offset;
-  CUresult result = driver.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
-  if (result == CUDA_SUCCESS) result = driver.cuModuleGetFunction(&marker, module_, "tally_marker");
-  // Now: loading it at its first launch might wait for the context.
-  return result == CUDA_SUCCESS && driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(marker) : result;
 }
 
 CUresult GateControls::Store(CUdeviceptr address, uint32_t value) {
@@ -190,8 +176,8 @@ CUresult GatedQueue::Seal() {
   Sweep();
   if (is_sealed()) return CUDA_SUCCESS;
   GatedForm form;
-  form.function = controls_.marker;
-  form.hidden_offset = controls_.marker_hidden_offset;
+  form.function = controls_.marker.function;
+  form.hidden_offset = controls_.marker.hidden_offset;
   PendingLaunch launch;
   launch.shape.grid = launch.shape.block = {1, 1, 1};
   const MarkerParameters parameters{word(), num_markers_ + 1};

@@ -27,6 +27,7 @@
 #include "proto/device/gate_abi.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/gated_module.h"
 #include "server/executor/issue/gated_transfers.h"
 #include "server/executor/issue/pending_launch.h"
 
@@ -62,7 +63,7 @@ class GateControls {
  public:
   // Both outlive it.
   GateControls(const DriverTable& driver_in, CompletionSource& completions_in)
-      : driver(driver_in), completions(completions_in), transfers(driver_in) {}
+      : driver(driver_in), completions(completions_in), transfers(driver_in), module_(driver_in) {}
   ~GateControls();
   GateControls(const GateControls&) = delete;
   GateControls& operator=(const GateControls&) = delete;
@@ -83,15 +84,12 @@ class GateControls {
   const DriverTable& driver;
   CompletionSource& completions;
   GatedCounts counts;
-  CUfunction marker = nullptr;
-  size_t marker_hidden_offset = 0;
+  GatedModule::Kernel marker;
   GatedTransfers transfers;
   int lowest_priority = 0;
 
  private:
-  CUresult LoadMarker();
-
-  CUmodule module_ = nullptr;
+  GatedModule module_;
   CUstream signal_ = nullptr;
   void* read_back_ = nullptr;  // pinned
   std::vector<CUdeviceptr> slabs_;

@@ -4,8 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/check.h"
-#include "ptx-transforms/transform.h"
 #include "server/executor/issue/gated_queue.h"
 
 namespace tally::server {
@@ -131,26 +129,10 @@ uint32_t WordOf(const Transfer& fill) {
 
 }  // namespace
 
-GatedTransfers::~GatedTransfers() {
-  if (module_ != nullptr) driver_.cuModuleUnload(module_);
-}
-
 CUresult GatedTransfers::Load() {
-  ptx_transforms::TransformOptions options;
-  options.pipelines = {{"gate_entry"}};
-  options.placement = ptx_transforms::Placement::kReplace;
-  const auto gated = ptx_transforms::TransformText(TransferText(), options);
-  CHECK(gated.has_value() && gated->is_all_done());
-  CUresult result = driver_.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
-  for (const ptx_transforms::KernelVariant& variant : gated->variants) {
-    Code& code = variant.kernel == "tally_gated_fill" ? fill_ : copy_;
-    code.hidden_offset = variant.hidden_parameter_offset;
-    CUfunction function = nullptr;
-    if (result == CUDA_SUCCESS) result = driver_.cuModuleGetFunction(&function, module_, variant.name.c_str());
-    // Now: loading it at its first launch might wait for the context.
-    if (result == CUDA_SUCCESS && driver_.cuFuncLoad != nullptr) result = driver_.cuFuncLoad(function);
-    if (result == CUDA_SUCCESS) code.function = function;
-  }
+  const CUresult result = module_.Load(TransferText());
+  fill_ = module_.Find("tally_gated_fill");
+  copy_ = module_.Find("tally_gated_copy");
   return result;
 }
 
@@ -161,7 +143,7 @@ bool GatedTransfers::Takes(const Transfer& transfer) const {
 }
 
 PendingLaunch GatedTransfers::LaunchOf(const Transfer& transfer, GatedForm* form) const {
-  const Code& code = transfer.is_fill() ? fill_ : copy_;
+  const GatedModule::Kernel& code = transfer.is_fill() ? fill_ : copy_;
   form->function = code.function;
   form->hidden_offset = code.hidden_offset;
   form->chunk = kPiecesAhead;

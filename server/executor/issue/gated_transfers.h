@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/gated_module.h"
 #include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/transfer.h"
 
@@ -26,10 +27,7 @@ class GatedTransfers {
   // Beyond this the driver's own way is quicker, and a pause in front of it next to nothing.
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
-  explicit GatedTransfers(const DriverTable& driver) : driver_(driver) {}
-  ~GatedTransfers();
-  GatedTransfers(const GatedTransfers&) = delete;
-  GatedTransfers& operator=(const GatedTransfers&) = delete;
+  explicit GatedTransfers(const DriverTable& driver) : module_(driver) {}
 
   // The context must be current, here and at the end. After an error none is taken.
   CUresult Load();
@@ -39,13 +37,8 @@ class GatedTransfers {
   PendingLaunch LaunchOf(const Transfer& transfer, GatedForm* form) const;
 
  private:
-  struct Code {
-    CUfunction function = nullptr;
-    uint32_t hidden_offset = 0;
-  };
-  const DriverTable& driver_;
-  CUmodule module_ = nullptr;
-  Code fill_, copy_;
+  GatedModule module_;
+  GatedModule::Kernel fill_, copy_;
 };
 
 }  // namespace tally::server
