@@ -49,7 +49,10 @@ class GateChoice {
   Nanoseconds duration() const { return gated_.empty() ? Nanoseconds(0) : gated_.Median(); }
   uint32_t num_samples() const { return static_cast<uint32_t>(gated_.size()); }
   bool is_turnaround_measured() const { return !turnarounds_.empty(); }
-  bool has_long_blocks() const { return turnarounds_.OrEstimate(Nanoseconds(0)) >= kLongBlocks; }
+  // Measured, and possible: launches behind this one, all of which leave at once, wait for the service's own blocks.
+  bool has_long_blocks() const {
+    return turnarounds_.OrEstimate(Nanoseconds(0)) >= kLongBlocks && (!has_duration() || duration() >= kLongBlocks);
+  }
   // Measured ones win once there are a few.
   Nanoseconds Turnaround(Nanoseconds estimate) const { return turnarounds_.OrEstimate(estimate); }
 

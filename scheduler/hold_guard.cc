@@ -13,6 +13,7 @@ constexpr double kLeastGain = 0.01;
 constexpr double kMostGain = 0.5;
 constexpr double kStandardErrors = 2;         // for which a way is preferred
 constexpr double kStandardErrorsOfKnown = 4;  // and not looked at often any more
+constexpr double kOtherLength = 0.1;
 
 }  // namespace
 
@@ -53,13 +54,20 @@ void HoldGuard::BeginTurns(uint32_t num_turns) {
   is_second_ = false;
 }
 
+void HoldGuard::CountRound(double log_ns) {
+  if (num_rounds_ == 0) log_ns_of_first_ = log_ns;
+  const bool is_known = IsCertain(kStandardErrorsOfKnown);
+  const bool is_other = std::fabs(log_ns - log_ns_of_first_) > kOtherLength;
+  num_rounds_ += is_known && is_other ? kRoundsBetweenKnown / kRoundsBetween : 1;
+  if (num_rounds_ > (is_known ? kRoundsBetweenKnown : kRoundsBetween)) BeginTurns(1);
+}
+
 void HoldGuard::EndRound() {
   const double log_ns = std::exchange(log_ns_, 0) / kRound;
   num_requests_ = 0;
+  if (num_turns_left_ == 0) CountRound(log_ns);
   if (is_other_before_) Compare(log_ns);
   log_ns_before_ = log_ns;
-  const uint32_t num_between = IsCertain(kStandardErrorsOfKnown) ? kRoundsBetweenKnown : kRoundsBetween;
-  if (num_turns_left_ == 0 && ++num_rounds_ > num_between) BeginTurns(1);
   const bool did_hold = holds_;
   holds_ = num_turns_left_ != 0 ? !did_hold : prefers_holding_;
   is_other_before_ = holds_ != did_hold;

@@ -2,7 +2,7 @@
 
 Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to
 the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph, or several;
-NAME-compiled by torch.compile with all matrix products in Triton, so that the PTX of its kernels is known.
+NAME-compiled by torch.compile: what is not a matrix product are kernels of Triton, whose PTX is known.
 """
 import hashlib
 import importlib
@@ -87,13 +87,6 @@ def end_of_queue():
     return done.synchronize
 
 
-def compiled(run):
-    import torch._inductor.config as inductor
-    inductor.max_autotune_gemm_backends = "TRITON"
-    inductor.max_autotune_conv_backends = "TRITON"
-    return torch.compile(run, mode="max-autotune-no-cudagraphs")
-
-
 class Training:
     def __init__(self, network, captured_steps, is_compiled):
         """`captured_steps`: of a graph; 0: eager."""
@@ -101,7 +94,7 @@ class Training:
             self.model, self.loss, batch = network()
         self.model.train()
         if is_compiled:
-            self.loss = compiled(self.loss)
+            self.loss = torch.compile(self.loss)
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=captured_steps > 0)
         # What takes part in a capture must never have been on the legacy stream, gradients included.

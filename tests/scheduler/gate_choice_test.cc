@@ -66,5 +66,17 @@ TEST(GateChoiceTest, AFewMeasuredTurnaroundsCountMoreThanTheEstimate) {
   EXPECT_EQ(choice.Turnaround(microseconds(40)), microseconds(60));
 }
 
+// What is behind it in its queue leaves at once, but only where a busy service leaves room.
+TEST(GateChoiceTest, NoBlockRunsForLongerThanItsKernel) {
+  for (const bool is_long : {false, true}) {
+    GateChoice choice;
+    for (int i = 0; i < 8; ++i) choice.OnTurnaround(microseconds(1100));
+    EXPECT_TRUE(choice.has_long_blocks()) << "as far as is known";
+    choice.OnDuration(false, microseconds(900));
+    choice.OnDuration(true, is_long ? GateChoice::kLongBlocks : microseconds(30));
+    EXPECT_EQ(choice.has_long_blocks(), is_long);
+  }
+}
+
 }  // namespace
 }  // namespace tally::scheduler

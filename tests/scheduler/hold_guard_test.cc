@@ -107,6 +107,21 @@ TEST(HoldGuardTest, AServiceThatGainsMuchAtOnceIsFoundAtTheNextTurns) {
   }
 }
 
+// Beside a training that pauses, holding is known to be useless. When it goes on, requests pay for switches.
+TEST(HoldGuardTest, WhatIsKnownIsOfRequestsOfThatLength) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 20; ++i) {
+    HoldGuard guard;
+    ShareHeld(guard, 1.03, 0.02, 20'000, random, 750);
+    EXPECT_FALSE(guard.prefers_holding());
+    ShareHeld(guard, 0.8, 0.02, HoldGuard::kRound * (HoldGuard::kRoundsBetween + 2) + 2 * kTrial, random, 930);
+    EXPECT_TRUE(guard.prefers_holding()) << i;
+    ShareHeld(guard, 0.8, 0.02, 20'000, random, 930);
+    ShareHeld(guard, 1.03, 0.02, HoldGuard::kRound * (HoldGuard::kRoundsBetween + 2) + 2 * kTrial, random, 650);
+    EXPECT_FALSE(guard.prefers_holding()) << i;
+  }
+}
+
 // A program that waits for the GPU hundreds of times for next to nothing, as when it starts or calibrates a clock.
 TEST(HoldGuardTest, BurstsOfOtherRequestsSayLittle) {
   std::mt19937 random(9);
