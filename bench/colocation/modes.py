@@ -5,10 +5,10 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][+unheld][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates|+gates-always|+slices|+workers][+shared][+suspended][+unrefreshed][+unheld][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are descheduled),
-                   or gates that never rest, in one context (`--share-contexts`), with `--suspend-best-effort`, with
+                   policy or the one named, with `--transforms all`, `gate` (gates rest where contexts are descheduled),
+                   gates that never rest, `slices` or `workers`, in one context (`--share-contexts`), with `--suspend-best-effort`, with
                    `--no-refresh-contexts`, with `--no-hold-gpu`, with that time slice for best-effort work (0: the
                    driver's own), with that turnaround threshold
 
@@ -27,7 +27,8 @@ from ways import Failed
 
 # What stands behind tally[:POLICY]: at most one of the first, then any of the others; and what it means to tallyd.
 TRANSFORMS = {"transforms": ["--transforms", "all"], "gates": ["--transforms", "gate"],
-              "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"]}
+              "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"],
+              "slices": ["--transforms", "slices"], "workers": ["--transforms", "workers"]}
 SWITCHES = {"shared": "--share-contexts", "suspended": "--suspend-best-effort", "unrefreshed": "--no-refresh-contexts",
             "unheld": "--no-hold-gpu"}
 NUMBERS = {"slice": ("/", "[0-9]+", "--time-slice-us"), "threshold": ("@", "[0-9.]+", "--turnaround-us")}

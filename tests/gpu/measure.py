@@ -50,17 +50,18 @@ PARTS = {
     "colocation-gates": (1, 240, COLOCATION + " --minutes 4 --seconds 3 --repetitions 2 --idle-services --pairs bert-graph:pointnet-graph"
                          " --modes alone,time-slicing,tally,tally:look-ahead+gates+shared"),
     # What gates cost steps of trainings, kernel by kernel in the JSON file.
-    "gates-steps": (1, 150, COLOCATION + " --minutes 2.3 --seconds 2 --repetitions 3 --idle-services only --loads 10"
+    "gates-steps": (1, 205, COLOCATION + " --minutes 3.2 --seconds 2 --repetitions 3 --idle-services only --loads 10"
                     " --pairs bert-small-graph:gpt2-small,bert-small-graph:resnet50,bert-small-graph:gpt2-medium"
-                    " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
-    # The Tally paper's Fig. 6b: one context, nobody schedules; kernels as they are; gates; slices and persistent blocks. What torch compiles
-    # is on disk when it starts.
+                    " --modes alone,tally:look-ahead+shared,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
+    # The Tally paper's Fig. 6b: one context, nobody schedules; kernels as they are; slices; persistent blocks; these and gates. What torch
+    # compiles is on disk when it starts.
     "colocation-ablation": (1, 420, "for training in bert-compiled pointnet-compiled; do"
                             " python3 bench/colocation/training.py $training < /dev/null & done; wait; "
                             + COLOCATION + " --minutes 5.5 --seconds 2.5 --repetitions 1 --trace poisson --loads 20"
                             " --pairs bert-graph:bert-compiled,bert-graph:pointnet-compiled,bert-graph:whisper"
-                            " --modes alone,tally:none+shared,tally:look-ahead+shared,tally:look-ahead+gates+shared,tally:look-ahead+transforms+shared"),
-    "company-services": (1, 280, "python3 bench/colocation/company.py --parts services --pair resnet50-graph:whisper --seconds 3"
+                            " --modes alone,tally:none+shared,tally:look-ahead+shared,tally:look-ahead+slices+shared,tally:look-ahead+workers+shared,"
+                            "tally:look-ahead+transforms+shared"),
+    "company-services": (1, 280, "python3 bench/colocation/company.py --parts services --pair resnet50-graph:whisper --seconds 3 --start-limit 240"
                          " --output {out}/services.md --json {out}/services.json"),
     "company": (1, 300, "python3 bench/colocation/company.py --parts levels,bursts --seconds 4 --output {out}/company.md --json {out}/company.json"),
     "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
