@@ -96,7 +96,7 @@ def bursts(room):
             time.sleep(1)
             begin = time.monotonic() + 0.2
             beside = service.serve_at(times, seconds, begin)
-        return {"arrivals": [round(moment, 5) for moment in times], "capacity": capacity, "alone": alone, "beside": beside,
+        return {"arrivals": [round(moment, 5) for moment in times], "capacity": capacity, "alone": alone, "beside": beside, "solo": solo,
                 "training": [rate(begin + second, begin + second + 1) / solo if solo else 0.0 for second in range(seconds)],
                 "said": [{**sample, "when": round(sample["when"] - begin, 3)} for sample in said.samples]}
 
