@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """tally-run: what the program sees, what the shell sees, and what is left behind (nothing)."""
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -113,8 +115,14 @@ class Embedded(LauncherTest):
         for pid in self.ours():
             os.kill(pid, signal.SIGKILL)
         run.communicate()
-        wait_until(lambda: not self.ours(), "all are gone")
-        self.assertIn("tallyd.lock", os.listdir(os.path.join(self.runtime, left)))
+
+        def is_free():  # a process that ends has no executable any more before it closes its files
+            with open(os.path.join(self.runtime, left, "tallyd.lock"), "rb") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            return False
+
+        wait_until(lambda: not self.ours() and is_free(), "all are gone")
         self.assertEqual(self.run_it("--embedded", "--quiet", "true").returncode, 0)
         self.assertEqual(sorted(os.listdir(self.runtime)), ["tally-run-a-link", "tally-run-notold"])
         os.utime(os.path.join(self.runtime, "tally-run-notold"), (0, 0))
@@ -130,13 +138,31 @@ class Embedded(LauncherTest):
         self.assertEqual(run.returncode, 0)
         self.assert_nothing_left()
 
+    OPENS_A_SESSION = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
+                       "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"
+                       "print(session.id, session.is_open(), oct(os.stat(os.path.dirname(os.environ['TALLY_SOCKET'])).st_mode),"
+                       "      flush=True); len(sys.argv) > 3 and sys.stdin.read()")
+
     def test_program_gets_a_session_of_a_private_daemon(self):
-        client = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
-                  "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"
-                  "print(session.id, session.is_open(), oct(os.stat(os.path.dirname(os.environ['TALLY_SOCKET'])).st_mode))")
-        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", client, HERE, self.bin)
+        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION, HERE, self.bin)
         self.assertEqual(result.stdout, "1 True 0o40700\n", result.stderr)
         self.assert_nothing_left()
+
+    def test_executors_of_a_private_daemon_end_with_it(self):
+        run = subprocess.Popen(self.command("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION,
+                                            HERE, self.bin, "stay"),
+                               env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        self.assertTrue(run.stdout.readline().startswith("1 True"))
+
+        def running(name):
+            return [pid for pid in self.ours() if os.readlink(f"/proc/{pid}/exe").endswith(name)]
+
+        self.assertEqual(len(running("/tally-executor")), 1)
+        (daemon,) = running("/tallyd")
+        os.kill(daemon, signal.SIGKILL)
+        # Though its program is still there.
+        wait_until(lambda: not running("/tally-executor"), "the executor ends, too")
+        run.communicate("")
 
     def test_daemon_that_cannot_start_is_one_more_sentence(self):
         os.unlink(os.path.join(self.bin, "tally-executor"))
