@@ -43,8 +43,11 @@ PARTS = {
                        " --modes alone,driver-slices,tally --repetitions 1 --seconds 2.5 --minutes 9.5"),
     "colocation-holding": (1, 240, COLOCATION + " --minutes 4 --seconds 4 --repetitions 2 --pairs bert-graph:whisper --loads 50,20,80"
                            " --modes alone,time-slicing,tally,tally+unheld"),
-    "colocation-loads-tenants": (1, 330, COLOCATION + " --minutes 5 --seconds 2.5 --repetitions 1 --trace poisson --pairs bert-graph:pointnet"
-                                 " --loads 50,10,30,70,90 --best-effort 1,2,4,8 --modes alone,driver-slices,tally"),
+    # The Tally paper's Fig. 5a.
+    "colocation-loads": (1, 200, COLOCATION + " --minutes 3 --seconds 2.5 --repetitions 2 --trace poisson --pairs bert-graph:pointnet"
+                         " --loads 50,10,30,70,90 --modes alone,driver-slices,tally"),
+    "colocation-tenants": (1, 240, COLOCATION + " --minutes 3.7 --seconds 2.5 --repetitions 2 --trace poisson --pairs bert-graph:pointnet"
+                           " --loads 50 --best-effort 1,2,4,8 --modes alone,mps-priority,tally"),
     "colocation-small": (1, 150, COLOCATION + " --minutes 2.2 --seconds 3 --repetitions 2 --trace poisson --loads 20"
                          " --pairs bert-small-graph:resnet50,bert-small-graph:whisper --modes alone,driver-slices,tally,tally+unheld"),
     "colocation-gates": (1, 240, COLOCATION + " --minutes 4 --seconds 3 --repetitions 2 --idle-services --pairs bert-graph:pointnet-graph"
