@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "tests/sim-driver/api/driver_fixture.h"
@@ -249,6 +250,30 @@ TEST_F(GraphTest, ChildGraphsAndClones) {
   EXPECT_OK(cuGraphExecUpdate_v2(exec, main, &info));
   Run(exec);
   EXPECT_EQ(13U, Read(a, 1)[0]);
+}
+
+TEST_F(GraphTest, WhatIsBehindAChildGraphWaitsForAllOfIt) {
+  uint32_t* const flags = NewFlags();
+  CUdeviceptr flag = Address(&flags[0]), out = Address(&flags[1]);
+  uint32_t value = 1;
+  void* pointers[] = {&flag, &out, &value};
+  CUDA_KERNEL_NODE_PARAMS params = Params("wait_for_flag", pointers);
+  CUgraphNode node = nullptr;
+  ASSERT_OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  Increment(Address(&flags[2]));
+  CUgraph child = graph_;
+  ASSERT_OK(cuGraphCreate(&graph_, 0));
+  ASSERT_OK(cuGraphAddChildGraphNode(&node, graph_, nullptr, 0, child));
+  EXPECT_OK(cuGraphDestroy(child));
+  Increment(Address(&flags[3]), {node});
+  const CUstream stream = NewStream();
+  EXPECT_OK(cuGraphLaunch(Instantiate(), stream));
+  while (Peek(&flags[2]) == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(0U, Peek(&flags[3]));
+  Raise(flags);
+  EXPECT_OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(1U, Peek(&flags[3]));
 }
 
 TEST_F(GraphTest, ChildGraphsThatMove) {

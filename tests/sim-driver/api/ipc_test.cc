@@ -277,6 +277,7 @@ TEST_F(ExportedMemoryTest, TheImporterPaysNothing) {
   size_t before = 0, after = 0, total = 0;
   ASSERT_OK(peer_.Ask({.call = PeerCall::kCreate, .a = kPage}).result);
   const UniqueFd fd = peer_.TakeFd();
+  Allocate(2 * kPage);  // what is given back that was never taken would be missing from this
   ASSERT_OK(cuMemGetInfo_v2(&before, &total));
   CUmemGenericAllocationHandle memory = 0;
   ASSERT_OK(Import(fd.get(), &memory));

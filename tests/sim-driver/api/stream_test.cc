@@ -1,3 +1,4 @@
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -166,6 +167,55 @@ TEST_F(StreamTest, CallbackIsToldOfAFault) {
     EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, status.load());
   }
   EXPECT_EQ(0, host_function_runs.load());
+}
+
+// What does not pass does once the value fits.
+TEST_F(StreamTest, ValuesAreWaitedForAsTheyCompare) {
+  struct Case {
+    uint32_t found, wanted;
+    unsigned flags;
+    bool passes;
+  };
+  constexpr Case kCases[] = {
+      {5, 5, CU_STREAM_WAIT_VALUE_GEQ, true},
+      {4, 5, CU_STREAM_WAIT_VALUE_GEQ, false},
+      {1, 0xFFFFFFFF, CU_STREAM_WAIT_VALUE_GEQ, true},   // counters wrap around
+      {0xFFFFFFFF, 1, CU_STREAM_WAIT_VALUE_GEQ, false},  // likewise
+      {6, 5, CU_STREAM_WAIT_VALUE_EQ, false},
+      {6, 4, CU_STREAM_WAIT_VALUE_AND, true},
+      {6, 1, CU_STREAM_WAIT_VALUE_AND, false},
+      {0xFFFF0000, 0x0000FFFE, CU_STREAM_WAIT_VALUE_NOR, true},
+      {0xFFFF0000, 0x0000FFFF, CU_STREAM_WAIT_VALUE_NOR, false},
+  };
+  uint32_t* const flags = NewFlags();
+  for (const Case& c : kCases) {
+    const CUstream stream = NewStream();
+    __atomic_store_n(flags, c.found, __ATOMIC_RELEASE);
+    ASSERT_OK(cuStreamWaitValue32_v2(stream, Address(flags), c.wanted, c.flags));
+    const auto limit =
+        std::chrono::steady_clock::now() + (c.passes ? std::chrono::seconds(20) : std::chrono::seconds(0));
+    if (!c.passes) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    CUresult state = cuStreamQuery(stream);
+    while (state == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < limit) state = cuStreamQuery(stream);
+    EXPECT_EQ(state, c.passes ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY) << c.found << " " << c.wanted << " " << c.flags;
+    __atomic_store_n(flags, c.flags == CU_STREAM_WAIT_VALUE_NOR ? 0 : c.wanted, __ATOMIC_RELEASE);
+    EXPECT_OK(cuStreamSynchronize(stream));
+  }
+}
+
+TEST_F(StreamTest, BlockingStreamsWaitForTheLegacyOneAlsoBehindWorkOfTheirOwn) {
+  uint32_t* const flags = NewFlags();
+  const CUstream stream = NewStream(CU_STREAM_DEFAULT);
+  ASSERT_OK(Launch("wait_for_flag", 1, 1, stream, Address(&flags[0]), Address(&flags[1]), 1U));
+  ASSERT_OK(Launch("wait_for_flag", 1, 1, nullptr, Address(&flags[2]), Address(&flags[3]), 1U));
+  ASSERT_OK(Launch("fill", 1, 1, stream, Address(&flags[4]), 7U, 1U));
+  Raise(&flags[0]);
+  while (Peek(&flags[1]) == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(0U, Peek(&flags[4]));
+  Raise(&flags[2]);
+  EXPECT_OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(7U, Peek(&flags[4]));
 }
 
 TEST_F(StreamTest, MemoryOperations) {

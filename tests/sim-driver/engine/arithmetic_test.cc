@@ -161,6 +161,7 @@ TEST_F(ArithmeticTest, Bits) {
   U32("and.b32 %r5,%b,31; and.b32 %r6,%c,31; bfe.u32 %d,%a,%r5,%r6;",
       [](auto a, auto b, auto c) { return a >> b % 32 & ((1u << c % 32) - 1); });
   S32("bfe.s32 %d,%a,4,9;", [](auto a, auto, auto) { return a << 19 >> 23; });
+  S32("bfe.s32 %d,%a,4,0;", [](auto, auto, auto) { return 0; });  // of no bits: without a sign, too
   U32("bfi.b32 %d,%a,%b,5,11;", [](auto a, auto b, auto) { return (b & ~(2047u << 5)) | (a & 2047) << 5; });
   U32("popc.b32 %r5,%a; clz.b32 %r6,%b; add.u32 %r7,%r5,%r6; brev.b32 %r8,%c; xor.b32 %d,%r7,%r8;",
       [](auto a, auto b, auto c) {
@@ -298,6 +299,12 @@ TEST_F(ArithmeticTest, Conversions) {
       launcher_, "f32", "f32", "u32", "b32", "cvt.rzi.s32.f32 %d,%a;", [](float a, float, float) -> int32_t {
         return a != a ? 0 : a >= 2147483648.0f ? INT32_MAX : a <= -2147483648.0f ? INT32_MIN : static_cast<int32_t>(a);
       });
+  Check<int32_t, float>(launcher_, "f32", "f32", "u32", "b32", "cvt.rzi.s16.f32 %rs1,%a; cvt.s32.s16 %d,%rs1;",
+                        [](float x, float, float) -> int32_t {
+                          return x != x ? 0 : static_cast<int32_t>(std::trunc(std::clamp(x, -32768.F, 32767.F)));
+                        });
+  S32("mov.f32 %f1,0f7FC00000; cvt.rzi.s16.f32 %rs1,%f1; cvt.s32.s16 %d,%rs1;", [](auto, auto, auto) { return 0; });
+  S32("mov.f32 %f1,0f7FC00000; cvt.rzi.u8.f32 %rs1,%f1; cvt.u32.u16 %d,%rs1;", [](auto, auto, auto) { return 0; });
   Check<uint32_t, float>(
       launcher_, "f32", "f32", "u32", "b32", "cvt.rni.u32.f32 %d,%a;", [](float a, float, float) -> uint32_t {
         return a != a || a < 0 ? 0 : a >= 4294967296.0f ? UINT32_MAX : static_cast<uint32_t>(std::nearbyint(a));

@@ -42,9 +42,15 @@ TEST(FaultTest, NullPointer) {
 TEST(FaultTest, Misaligned) {
   Launcher launcher;
   uint64_t buffer = launcher.Upload(std::vector<uint32_t>(40));
-  auto fault = RunText(launcher, Kernel1("ld.global.u32 %r2,[%rd1+2];"), buffer);
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->cu_result, kFaultMisalignedAddress);
+  // Also where lanes read next to one another, by an instruction that found them aligned before.
+  for (const char* loads : {"ld.global.u32 %r2,[%rd1+2];",
+                            "mul.wide.u32 %rd2,%r1,4;\nadd.u64 %rd3,%rd1,%rd2;\nmov.u32 %r4,0;\nL:\n"
+                            "ld.global.u32 %r2,[%rd3];\nadd.u64 %rd3,%rd3,2;\nadd.u32 %r4,%r4,1;\n"
+                            "setp.lt.u32 %p1,%r4,2;\n@%p1 bra L;"}) {
+    auto fault = RunText(launcher, Kernel1(loads), buffer);
+    ASSERT_TRUE(fault) << loads;
+    EXPECT_EQ(fault->cu_result, kFaultMisalignedAddress);
+  }
 }
 
 TEST(FaultTest, FreedMemoryIsNoticedThoughTheAllocationWasRemembered) {
@@ -170,6 +176,11 @@ TEST(FaultTest, RefusedRequests) {
   for (Dim3 block : {Dim3{0}, Dim3{2048}, Dim3{1, 1, 65}}) {
     auto fault = launcher.Run(launcher.Request(program, "k", {1}, block, uint64_t{0}));
     ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->cu_result, kFaultInvalidValue);
+  }
+  for (Dim3 grid : {Dim3{0}, Dim3{1, 65536}, Dim3{1, 1, 65536}, Dim3{0x80000000}}) {
+    auto fault = launcher.Run(launcher.Request(program, "k", grid, {1}, uint64_t{0}));
+    ASSERT_TRUE(fault) << grid.y;
     EXPECT_EQ(fault->cu_result, kFaultInvalidValue);
   }
 }

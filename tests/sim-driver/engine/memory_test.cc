@@ -129,6 +129,17 @@ shl.b32 %r4,%r1,2; add.u32 %r4,%r4,%r3; ld.shared.u32 %r5,[%r4]; st.global.u32 [
   for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(out[t], t * 3) << t;
 }
 
+// Two in the first phase, one in the second.
+TEST_F(MemoryTest, DroppedArrivalsAreNotExpectedAgain) {
+  auto out = RunText(
+      Kernel1(
+          R"(.shared .align 8 .b64 m; mov.u32 %r2,m; mbarrier.init.shared.b64 [%r2],2; mbarrier.arrive_drop.shared.b64 %rd5,[%r2];
+mbarrier.arrive.shared.b64 %rd5,[%r2]; mbarrier.test_wait.parity.shared.b64 %p1,[%r2],1; mbarrier.arrive.shared.b64 %rd5,[%r2];
+mbarrier.test_wait.parity.shared.b64 %p2,[%r2],1; selp.u32 %r3,10,0,%p1; selp.u32 %r4,1,0,%p2; add.u32 %r5,%r3,%r4; st.global.u32 [%rd4],%r5;)"),
+      0, {1});
+  EXPECT_EQ(out[0], 1u);
+}
+
 TEST_F(MemoryTest, KernelParametersByAddress) {
   auto out = RunText(Kernel1("mov.b64 %rd5,p; cvta.param.u64 %rd6,%rd5; ld.u64 %rd7,[%rd6]; ld.param.u32 %r2,[p+4]; "
                              "cvt.u32.u64 %r3,%rd7; add.u32 %r3,%r3,%r2; st.global.u32 [%rd4],%r3;"),
