@@ -13,7 +13,7 @@ constexpr double kLeastGain = 0.01;
 constexpr double kMostGain = 0.5;
 constexpr double kStandardErrors = 2;         // for which a way is preferred
 constexpr double kStandardErrorsOfKnown = 4;  // and not looked at often any more
-constexpr double kOtherLength = 0.1;
+constexpr double kOtherLength = 0.1;          // of a round, as a logarithm
 
 }  // namespace
 

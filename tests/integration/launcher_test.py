@@ -42,12 +42,13 @@ class LauncherTest(DaemonTest):
         return subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               timeout=80, env={**self.environment, **(env or {})}, check=False, **options)
 
-    def ours(self):
-        """Processes of this installation, except tests'."""
+    def ours(self, name=""):
+        """Processes of this installation, except tests', of all its programs or the one of that name."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.readlink(f"/proc/{pid}/exe").startswith(self.bin) and is_alive(pid):
+                path = os.readlink(f"/proc/{pid}/exe")
+                if path.startswith(self.bin) and path.endswith(name) and is_alive(pid):
                     found.append(int(pid))
             except OSError:
                 pass
@@ -122,6 +123,7 @@ class Embedded(LauncherTest):
                 return True
             return False
 
+        self.assertIn("tallyd.lock", os.listdir(os.path.join(self.runtime, left)))
         wait_until(lambda: not self.ours() and is_free(), "all are gone")
         self.assertEqual(self.run_it("--embedded", "--quiet", "true").returncode, 0)
         self.assertEqual(sorted(os.listdir(self.runtime)), ["tally-run-a-link", "tally-run-notold"])
@@ -138,30 +140,29 @@ class Embedded(LauncherTest):
         self.assertEqual(run.returncode, 0)
         self.assert_nothing_left()
 
+    # And keeps it until its input ends.
     OPENS_A_SESSION = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
                        "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"
                        "print(session.id, session.is_open(), oct(os.stat(os.path.dirname(os.environ['TALLY_SOCKET'])).st_mode),"
-                       "      flush=True); len(sys.argv) > 3 and sys.stdin.read()")
+                       "      flush=True); sys.stdin.read()")
 
     def test_program_gets_a_session_of_a_private_daemon(self):
-        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION, HERE, self.bin)
+        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION, HERE, self.bin,
+                             stdin=subprocess.DEVNULL)
         self.assertEqual(result.stdout, "1 True 0o40700\n", result.stderr)
         self.assert_nothing_left()
 
     def test_executors_of_a_private_daemon_end_with_it(self):
         run = subprocess.Popen(self.command("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION,
-                                            HERE, self.bin, "stay"),
+                                            HERE, self.bin),
                                env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         self.assertTrue(run.stdout.readline().startswith("1 True"))
 
-        def running(name):
-            return [pid for pid in self.ours() if os.readlink(f"/proc/{pid}/exe").endswith(name)]
-
-        self.assertEqual(len(running("/tally-executor")), 1)
-        (daemon,) = running("/tallyd")
+        self.assertEqual(len(self.ours("/tally-executor")), 1)
+        (daemon,) = self.ours("/tallyd")
         os.kill(daemon, signal.SIGKILL)
         # Though its program is still there.
-        wait_until(lambda: not running("/tally-executor"), "the executor ends, too")
+        wait_until(lambda: not self.ours("/tally-executor"), "the executor ends, too")
         run.communicate("")
 
     def test_daemon_that_cannot_start_is_one_more_sentence(self):

@@ -41,9 +41,14 @@ class Measure(unittest.TestCase):
         self.folder = os.path.join(directory.name, "results")
 
     def test_scripts_know_the_options_they_are_given(self):
-        commands = [(name, command) for name, part in measure.PARTS.items() for command in re.split("&&|;", part[2])]
+        def is_script(word):
+            return word.startswith(("bench/", "tests/", "tools/"))
+
+        for name, (_, _, whole) in measure.PARTS.items():
+            self.assertTrue(any(map(is_script, shlex.split(whole))), name)
+        commands = [(name, command) for name, (_, _, whole) in measure.PARTS.items() for command in re.split("&&|;", whole)]
         for name, command in commands:
-            script = next((word for word in shlex.split(command) if word.startswith(("bench/", "tests/", "tools/"))), None)
+            script = next(filter(is_script, shlex.split(command)), None)
             if script is None:  # as `wait`
                 self.assertNotIn(" --", command, name)
                 continue

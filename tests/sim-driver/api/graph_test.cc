@@ -30,6 +30,16 @@ class GraphTest : public DriverTest {
     EXPECT_OK(cuGraphAddKernelNode_v2(&node, graph_, after.data(), after.size(), &params));
     return node;
   }
+  // Then *out = 1.
+  CUgraphNode WaitForFlag(const uint32_t* flag, const uint32_t* out) {
+    CUdeviceptr flag_address = Address(flag), out_address = Address(out);
+    uint32_t value = 1;
+    void* pointers[] = {&flag_address, &out_address, &value};
+    CUDA_KERNEL_NODE_PARAMS params = Params("wait_for_flag", pointers);
+    CUgraphNode node = nullptr;
+    EXPECT_OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+    return node;
+  }
   CUDA_KERNEL_NODE_PARAMS Params(const char* kernel, void** pointers) {
     CUDA_KERNEL_NODE_PARAMS params{};
     params.func = Kernel(kernel);
@@ -134,14 +144,7 @@ TEST_F(GraphTest, EdgesCanBeReadAndChanged) {
 TEST_F(GraphTest, IndependentNodesOverlap) {
   // Each waits for what the other writes.
   uint32_t* const flags = NewFlags();
-  for (int i = 0; i < 2; ++i) {
-    CUdeviceptr flag = Address(&flags[i]), out = Address(&flags[1 - i + (i == 1 ? 2 : 0)]);
-    uint32_t value = 1;
-    void* pointers[] = {&flag, &out, &value};
-    CUDA_KERNEL_NODE_PARAMS params = Params("wait_for_flag", pointers);
-    CUgraphNode node = nullptr;
-    ASSERT_OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
-  }
+  for (int i = 0; i < 2; ++i) WaitForFlag(&flags[i], &flags[i + 1]);
   const CUstream stream = NewStream();
   EXPECT_OK(cuGraphLaunch(Instantiate(), stream));
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
@@ -254,15 +257,11 @@ TEST_F(GraphTest, ChildGraphsAndClones) {
 
 TEST_F(GraphTest, WhatIsBehindAChildGraphWaitsForAllOfIt) {
   uint32_t* const flags = NewFlags();
-  CUdeviceptr flag = Address(&flags[0]), out = Address(&flags[1]);
-  uint32_t value = 1;
-  void* pointers[] = {&flag, &out, &value};
-  CUDA_KERNEL_NODE_PARAMS params = Params("wait_for_flag", pointers);
-  CUgraphNode node = nullptr;
-  ASSERT_OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  WaitForFlag(&flags[0], &flags[1]);
   Increment(Address(&flags[2]));
   CUgraph child = graph_;
   ASSERT_OK(cuGraphCreate(&graph_, 0));
+  CUgraphNode node = nullptr;
   ASSERT_OK(cuGraphAddChildGraphNode(&node, graph_, nullptr, 0, child));
   EXPECT_OK(cuGraphDestroy(child));
   Increment(Address(&flags[3]), {node});

@@ -173,14 +173,13 @@ TEST(FaultTest, RefusedRequests) {
   Launcher launcher;
   auto program = launcher.Load({Kernel1("")});
   ASSERT_TRUE(program);
-  for (Dim3 block : {Dim3{0}, Dim3{2048}, Dim3{1, 1, 65}}) {
-    auto fault = launcher.Run(launcher.Request(program, "k", {1}, block, uint64_t{0}));
-    ASSERT_TRUE(fault);
-    EXPECT_EQ(fault->cu_result, kFaultInvalidValue);
-  }
-  for (Dim3 grid : {Dim3{0}, Dim3{1, 65536}, Dim3{1, 1, 65536}, Dim3{0x80000000}}) {
-    auto fault = launcher.Run(launcher.Request(program, "k", grid, {1}, uint64_t{0}));
-    ASSERT_TRUE(fault) << grid.y;
+  struct Shape {
+    Dim3 grid, block;
+  };
+  for (const auto& [grid, block] : {Shape{{1}, {0}}, Shape{{1}, {2048}}, Shape{{1}, {1, 1, 65}}, Shape{{0}, {1}},
+                                    Shape{{1, 65536}, {1}}, Shape{{1, 1, 65536}, {1}}, Shape{{0x80000000}, {1}}}) {
+    auto fault = launcher.Run(launcher.Request(program, "k", grid, block, uint64_t{0}));
+    ASSERT_TRUE(fault) << grid.x << " " << grid.y << " " << grid.z << " " << block.x;
     EXPECT_EQ(fault->cu_result, kFaultInvalidValue);
   }
 }
