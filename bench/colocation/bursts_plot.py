@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The bursts of company.py over time: bursts_plot.py COMPANY.json FILE.svg. Needs matplotlib (Debian: python3-matplotlib).
+"""The bursts of company.py over time: bursts_plot.py COMPANY.json FILE.svg [--csv FILE.csv]. Needs matplotlib (Debian: python3-matplotlib).
 
 From above: the offered load; p99 from arrival of each second, in each room and natively alone; the training's speed; how the
 default decided about the gaps between requests in which the training could have had the GPU.
 """
 import argparse
+import csv
 import json
 import os
 import sys
@@ -14,6 +15,21 @@ import company  # pylint: disable=wrong-import-position
 
 DECIDED = {"gaps_hit": "held until the request", "gaps_late": "held, not so long", "gaps_by_rule": "not held: would not pay",
            "gaps_by_guard": "not held: requests no shorter"}
+
+
+def write_csv(results, path):
+    """A line for each room and second; empty: no requests, or nobody said anything of gaps."""
+    digits = {"offered": 4, "p99_alone_ms": 3, "p99_beside_ms": 3, "training_of_solo": 3, "held_ms": 1}
+    with open(path, "w", encoding="utf-8", newline="") as text:
+        table = csv.DictWriter(text, ("room", "second", *list(digits)[:-1], *company.GAPS, "held_ms"), lineterminator="\n")
+        table.writeheader()
+        for room, found in results["parts"]["bursts"].items():
+            for second, row in enumerate(company.by_second(found)):
+                gaps = row.get("gaps", {})
+                values = {"offered": row["offered"], "p99_alone_ms": row["alone"], "p99_beside_ms": row["beside"],
+                          "training_of_solo": row["training"], "held_ms": gaps["gap_hold_ns"] / 1e6 if gaps else None}
+                rounded = {name: "" if value is None else round(value, digits[name]) for name, value in values.items()}
+                table.writerow({"room": room, "second": second, **rounded, **{name: gaps.get(name, "") for name in company.GAPS}})
 
 
 def draw(results, path):
@@ -60,11 +76,14 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("results")
     options.add_argument("path")
+    options.add_argument("--csv", help="and the same as numbers, into this file")
     chosen = options.parse_args()
     with open(chosen.results, encoding="utf-8") as text:
         results = json.load(text)
     if not results["parts"].get("bursts"):
         sys.exit("bursts_plot.py: company.py has measured no bursts there")
+    if chosen.csv:
+        write_csv(results, chosen.csv)
     try:
         draw(results, chosen.path)
     except ImportError as error:

@@ -2,7 +2,7 @@
 """A service in company: of more of its kind, of a service of another level, of trainings of several weights, in bursts.
 
     python3 bench/colocation/company.py --parts services,levels,bursts --json company.json --output company.md
-    python3 bench/colocation/bursts_plot.py company.json bursts.svg         # needs matplotlib; anywhere
+    python3 bench/colocation/bursts_plot.py company.json bursts.svg --csv bursts.csv    # needs matplotlib; anywhere
 
     services  up to nine more of the same service as best-effort programs, each at --services-load   (the Tally paper's Fig. 6a)
     levels    the service twice, at level 1 and 0, each at half of --load, beside three trainings of weight 100, 200 and 400
@@ -26,6 +26,8 @@ from room import arrivals, own_p99, p99, under
 # pylint: enable=wrong-import-position
 
 NUM_SERVICES = (1, 2, 3, 5, 10)
+# Where slices are set from outside: at 1 us each, the others would do nothing but switch (docs/scheduling.md#time-slices-of-the-gpu).
+SLICE_OF_MANY = {"TALLY_TIME_SLICE_US": "500"}
 LEVELS, WEIGHTS = (1, 0), (100, 200, 400)
 CHANGING = dataclasses.replace(trace.KINDS["bursty"], bin_s=1.0, correlation=0.5)
 GAPS = ("gaps_hit", "gaps_late", "gaps_by_rule", "gaps_by_guard")
@@ -34,7 +36,7 @@ GAPS = ("gaps_hit", "gaps_late", "gaps_by_rule", "gaps_by_guard")
 def services(room):
     """Rows, by how many there are; the first of them is the service, the others are best-effort."""
     options, counts = room.options, NUM_SERVICES[:2] if room.options.smoke else NUM_SERVICES
-    wanted = [("service", options.service, None, "training" if index else "service") for index in range(counts[-1])]
+    wanted = [("service", options.service, None, "service")] + [("service", options.service, SLICE_OF_MANY, "training")] * (counts[-1] - 1)
     with room.workers(wanted) as found:
         capacity, rows = found[0].per_second(options.seconds / 6), []
         for count in counts:

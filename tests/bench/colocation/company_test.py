@@ -62,6 +62,22 @@ class Problems(unittest.TestCase):
         self.assertEqual(company.BENCH.problems(results(services=[row])), ["services, a room: 1 wrong outputs"])
 
 
+class Csv(unittest.TestCase):
+    def lines(self, found):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "bursts.csv")
+            bursts_plot.write_csv(results(bursts=found), path)
+            with open(path, encoding="utf-8", newline="") as text:
+                return text.read().split("\n")
+
+    def test_a_second_is_a_line_as_on_the_page_and_what_nobody_said_is_empty(self):
+        header, first, _, last, _ = self.lines(bursts())
+        self.assertEqual(header, "room,second,offered,p99_alone_ms,p99_beside_ms,training_of_solo,gaps_hit,gaps_late,gaps_by_rule,gaps_by_guard,held_ms")
+        self.assertEqual(first, "a room,0,0.2,2,5,0.5,5,10,0,0,2.0")
+        self.assertEqual(last, "a room,2,0.0,,,1.0,0,0,0,0,0.0")
+        self.assertEqual(self.lines({**bursts(), "said": []})[1], "a room,0,0.2,2,5,0.5,,,,,")
+
+
 class Plot(unittest.TestCase):
     def test_it_is_drawn_with_and_without_what_was_decided(self):
         try:
