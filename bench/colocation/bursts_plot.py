@@ -19,7 +19,7 @@ DECIDED = {"gaps_hit": "held until the request", "gaps_late": "held, not so long
 
 def write_csv(results, path):
     """A line for each room and second; empty: no requests, or nobody said anything of gaps."""
-    digits = {"offered": 4, "p99_alone_ms": 3, "p99_beside_ms": 3, "training_of_solo": 3, "held_ms": 1}
+    digits = {"offered": 4, "p99_alone_ms": 3, "p99_beside_ms": 3, "steps_per_second": 3, "held_ms": 1}
     with open(path, "w", encoding="utf-8", newline="") as text:
         table = csv.DictWriter(text, ("room", "second", *list(digits)[:-1], *company.GAPS, "held_ms"), lineterminator="\n")
         table.writeheader()
@@ -27,7 +27,7 @@ def write_csv(results, path):
             for second, row in enumerate(company.by_second(found)):
                 gaps = row.get("gaps", {})
                 values = {"offered": row["offered"], "p99_alone_ms": row["alone"], "p99_beside_ms": row["beside"],
-                          "training_of_solo": row["training"], "held_ms": gaps["gap_hold_ns"] / 1e6 if gaps else None}
+                          "steps_per_second": row["training"], "held_ms": gaps["gap_hold_ns"] / 1e6 if gaps else None}
                 rounded = {name: "" if value is None else round(value, digits[name]) for name, value in values.items()}
                 table.writerow({"room": room, "second": second, **rounded, **{name: gaps.get(name, "") for name in company.GAPS}})
 
@@ -52,7 +52,7 @@ def draw(results, path):
     axes[1].set_yscale("log")
     axes[1].set_ylabel("p99 from arrival, ms")
     axes[1].legend(fontsize=7)
-    axes[2].set_ylabel("training, of solo")
+    axes[2].set_ylabel("training, steps a second")
     axes[2].set_ylim(bottom=0)
     axes[2].legend(fontsize=7)
     if told:

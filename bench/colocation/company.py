@@ -99,18 +99,18 @@ def bursts(room):
             begin = time.monotonic() + 0.2
             beside = service.serve_at(times, seconds, begin)
         return {"arrivals": [round(moment, 5) for moment in times], "capacity": capacity, "alone": alone, "beside": beside, "solo": solo,
-                "training": [rate(begin + second, begin + second + 1) / solo if solo else 0.0 for second in range(seconds)],
+                "training": [rate(begin + second, begin + second + 1) for second in range(seconds)],
                 "said": [{**sample, "when": round(sample["when"] - begin, 3)} for sample in said.samples]}
 
 
 def by_second(found):
-    """A row for each second of bursts: offered load, p99 alone and beside, the training's share, and how gaps were decided about."""
+    """A row for each second of bursts: offered load, p99 alone and beside, the training's steps, and how gaps were decided about."""
     rows = []
-    for second, share in enumerate(found["training"]):
+    for second, steps in enumerate(found["training"]):
         here = [index for index, moment in enumerate(found["arrivals"]) if int(moment) == second]
         ends = [max((sample for sample in found["said"] if sample["when"] <= moment), key=lambda sample: sample["when"], default=None)
                 for moment in (second, second + 1)]
-        row = {"offered": len(here) / found["capacity"], "training": share}
+        row = {"offered": len(here) / found["capacity"], "training": steps}
         for name in ("alone", "beside"):
             row[name] = machine.quantile([found[name]["latencies_ms"][index] for index in here], 0.99) if here else None
         if all(ends):
@@ -146,7 +146,8 @@ def levels_page(name, found):
 
 
 def bursts_page(name, found):
-    text = [f"## Bursts, {name}", "", "| second | offered | p99 from arrival: alone, beside | training, of solo | gaps: held until the request, not so long, not (rule), not (guard) | held, ms |",
+    text = [f"## Bursts, {name}", "", f"The training alone: {found['solo']:.2f} steps a second.", "",
+            "| second | offered | p99 from arrival: alone, beside | training, steps a second | gaps: held until the request, not so long, not (rule), not (guard) | held, ms |",
             "|---:|---:|---|---:|---|---:|"]
     for second, row in enumerate(by_second(found)):
         gaps = row.get("gaps")

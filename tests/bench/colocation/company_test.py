@@ -21,7 +21,7 @@ def results(**parts):
 
 
 def bursts():
-    return {"arrivals": [0.1, 0.9, 1.5], "capacity": 10, "alone": cell([1, 2, 3]), "beside": cell([4, 5, 6]), "training": [0.5, 0.25, 1.0],
+    return {"arrivals": [0.1, 0.9, 1.5], "capacity": 10, "alone": cell([1, 2, 3]), "beside": cell([4, 5, 6]), "training": [0.5, 0.25, 1.0], "solo": 2.0,
             "said": [sample(-0.2, 10, 0), sample(0.9, 15, 2_000_000), sample(1.9, 16, 5_000_000)]}
 
 
@@ -49,6 +49,7 @@ class Page(unittest.TestCase):
         self.assertEqual(rows[0]["gaps"], {"gaps_hit": 5, "gaps_late": 10, "gaps_by_rule": 0, "gaps_by_guard": 0, "gap_hold_ns": 2_000_000})
         self.assertEqual(rows[1]["gaps"]["gap_hold_ns"], 3_000_000)
         text = company.BENCH.page(results(bursts=bursts()))
+        self.assertIn("The training alone: 2.00 steps a second.", text)
         self.assertIn("| 0 | 20% | 2.00, 5.00 | 0.50 | 5, 10, 0, 0 | 2 |", text)
         self.assertIn("| 2 | 0% | -, - | 1.00 | 0, 0, 0, 0 | 0 |", text)
 
@@ -72,7 +73,7 @@ class Csv(unittest.TestCase):
 
     def test_a_second_is_a_line_as_on_the_page_and_what_nobody_said_is_empty(self):
         header, first, _, last, _ = self.lines(bursts())
-        self.assertEqual(header, "room,second,offered,p99_alone_ms,p99_beside_ms,training_of_solo,gaps_hit,gaps_late,gaps_by_rule,gaps_by_guard,held_ms")
+        self.assertEqual(header, "room,second,offered,p99_alone_ms,p99_beside_ms,steps_per_second,gaps_hit,gaps_late,gaps_by_rule,gaps_by_guard,held_ms")
         self.assertEqual(first, "a room,0,0.2,2,5,0.5,5,10,0,0,2.0")
         self.assertEqual(last, "a room,2,0.0,,,1.0,0,0,0,0,0.0")
         self.assertEqual(self.lines({**bursts(), "said": []})[1], "a room,0,0.2,2,5,0.5,,,,,")
