@@ -8,13 +8,15 @@ nothing here, if the build compiles that source alone or as the first of several
 proved that it includes first. The others are compiled one behind the other, each behind such only as it includes itself,
 with the flags of a neighbour from compile_commands.json, its precompiled header included (what that hides is what
 check_includes.py looks for). What passed is remembered in BUILD_DIRECTORY/headers_alone by a hash of flags and contents.
-Out of time is said and is no failure: the next run goes on.
+Out of time is said and is no failure: the next run goes on. What the last commits changed comes first, the rest in an
+order that each commit changes, so that runs from nothing do not always leave the same out.
 """
 import argparse
 import concurrent.futures
 import hashlib
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -113,6 +115,22 @@ def chains(headers, below):
     return lists
 
 
+def in_turn(lists, changed, seed):
+    """The lists with a header that has changed first, then the others in an order of the seed's."""
+    shuffled = random.Random(seed).sample(lists, len(lists))
+    return sorted(shuffled, key=lambda headers: changed.isdisjoint(headers))
+
+
+def last_commits(number=20):
+    """What they changed, and the last one's name; nothing where there is no git."""
+    try:
+        said = subprocess.run(["git", "log", f"-{number}", "--name-only", "--format=%H"], cwd=ROOT, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        return set(), ""
+    return set(said), said[0]
+
+
 def rank(options):
     """Whoever knows most include folders can compile most headers."""
     return sum(option.startswith(("-I", "-isystem")) for option in options), len(options)
@@ -178,7 +196,7 @@ def compile_chain(chain, command, cache):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
-    parser.add_argument("--budget-seconds", type=float, default=180)
+    parser.add_argument("--budget-seconds", type=float, default=100)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.budget_seconds
@@ -208,7 +226,7 @@ def main():
             failed.append((", then ".join(chain), complaint))
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(check, chains(headers - proved, everything_below(headers))))
+        list(pool.map(check, in_turn(chains(headers - proved, everything_below(headers)), *last_commits())))
     for header, complaint in failed:
         print(f"{header} does not compile alone:\n{complaint}")
     print(f"{len(headers)} headers: {len(proved)} proved by the build, {len(headers) - len(proved) - len(skipped)} "

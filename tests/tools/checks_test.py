@@ -253,6 +253,15 @@ class HeadersAlone(unittest.TestCase):
         # Round about: each is compiled first once.
         self.assertEqual(chains({"x": {"y"}, "y": {"x"}}), [["x"], ["y"]])
 
+    def test_what_changed_comes_first_and_each_commit_leaves_out_others(self):
+        lists = [[f"{name}.h", f"{name}_base.h"] for name in "abcdefgh"]
+        orders = [check_headers_alone.in_turn(lists, {"c_base.h", "f.h"}, seed) for seed in ("one", "two", "one")]
+        for order in orders:
+            self.assertEqual(sorted(order), lists)
+            self.assertEqual(sorted(order[:2]), [lists[2], lists[5]])
+        self.assertNotEqual(orders[0][2:], orders[1][2:])
+        self.assertEqual(orders[0], orders[2])
+
     def test_below_is_all_that_is_included(self):
         headers = {"base/status.h", "base/event_loop.h", "base/unique_fd.h"}
         self.assertIn("base/status.h", check_headers_alone.everything_below(headers)["base/event_loop.h"])

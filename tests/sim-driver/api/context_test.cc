@@ -1,3 +1,4 @@
+#include <chrono>
 #include <thread>
 
 #include "tests/sim-driver/api/driver_fixture.h"
@@ -105,6 +106,24 @@ TEST_F(ContextTest, FaultStaysUntilReset) {
   EXPECT_OK(cuDevicePrimaryCtxRetain(&context_, 0));
   EXPECT_OK(cuCtxSetCurrent(context_));
   EXPECT_OK(cuMemAlloc_v2(&address, 4));
+}
+
+TEST_F(ContextTest, TheFirstFaultStays) {
+  uint32_t* const flag = NewFlags();
+  const CUdeviceptr freed = Allocate(4);
+  EXPECT_OK(cuMemFree_v2(freed));
+  const CUstream later = NewStream(), first = NewStream();
+  ASSERT_OK(Launch("wait_for_flag", 1, 1, later, Address(flag), freed, uint32_t{1}));
+  ASSERT_OK(Launch("trap_now", 1, 1, first));
+  while (cuStreamQuery(first) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, cuStreamQuery(first));
+  Raise(flag);
+  // Nothing says when the other has ended: all calls fail already.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (std::chrono::steady_clock::now() < until) {
+    ASSERT_EQ(CUDA_ERROR_LAUNCH_FAILED, cuStreamQuery(later));
+    std::this_thread::yield();
+  }
 }
 
 TEST_F(ContextTest, FaultOfOneContextLeavesOthersWell) {

@@ -97,6 +97,21 @@ TEST_F(DeclaredBoxesTest, RowsAreRows) {
   EXPECT_THAT(Reported(), HasSubstr("(4 times)"));
 }
 
+// Threads that carry out both in turns remember nothing of the one for the other.
+TEST_F(DeclaredBoxesTest, HoldBesideALaunchWithout) {
+  const CUstream without = NewStream(), with = NewStream();
+  constexpr unsigned kBlocks = 64;
+  EXPECT_OK(Launch("scale", 40'000, 32, without, out_, in_, uint32_t{32}));
+  Declare({Writes(out_, 124), Reads(in_, 128), Constant()});
+  unsigned num_launches = 0;
+  do {
+    EXPECT_OK(Launch("scale", kBlocks, 32, with, out_, in_, uint32_t{32}));
+    EXPECT_OK(cuStreamSynchronize(with));
+    ++num_launches;
+  } while (cuStreamQuery(without) == CUDA_ERROR_NOT_READY);
+  EXPECT_THAT(Reported(), HasSubstr("(" + std::to_string(num_launches * kBlocks) + " times)"));
+}
+
 TEST_F(DeclaredBoxesTest, HoldForTheThreadThatDeclaredThem) {
   Declare({});
   std::thread([this] {

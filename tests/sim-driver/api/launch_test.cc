@@ -1,6 +1,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
+#include <utility>
 
 #include "tests/sim-driver/api/driver_fixture.h"
 
@@ -152,6 +154,31 @@ TEST_F(LaunchTest, Occupancy) {
   EXPECT_EQ(4, clusters);
   EXPECT_OK(cuOccupancyMaxPotentialClusterSize(&cluster, function, &config));
   EXPECT_EQ(8, cluster);
+}
+
+// A kernel that needs 128 registers: 16 warps fill the 65536 of a multiprocessor.
+TEST_F(LaunchTest, RegistersBoundTheBlocks) {
+  std::string loads, sums;
+  for (int i = 1; i <= 120; ++i) {
+    loads += "ld.volatile.global.u32 %r" + std::to_string(i) + ",[%rd1+" + std::to_string(4 * i) + "];\n";
+    sums += "add.u32 %r0,%r0,%r" + std::to_string(i) + ";\n";
+  }
+  const std::string text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry many(.param .u64 p){\n"
+      ".reg .b32 %r<121>; .reg .b64 %rd<2>; ld.param.u64 %rd1,[p]; mov.u32 %r0,0;\n" +
+      loads + sums + "st.global.u32 [%rd1],%r0; ret;}\n";
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  ASSERT_OK(cuModuleLoadData(&module, text.c_str()));
+  ASSERT_OK(cuModuleGetFunction(&function, module, "many"));
+  int registers = 0, blocks = 0;
+  EXPECT_OK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
+  ASSERT_GT(registers, 120);
+  ASSERT_LE(registers, 128);
+  for (const auto& [threads, fitting] : {std::pair{32, 16}, {64, 8}, {192, 2}, {512, 1}, {544, 0}}) {
+    EXPECT_OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, 0));
+    EXPECT_EQ(fitting, blocks) << threads;
+  }
 }
 
 TEST_F(LaunchTest, FaultNamesKernelAndPlace) {

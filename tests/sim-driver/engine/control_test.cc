@@ -86,5 +86,32 @@ E: mul.wide.u32 %rd2,%r1,4; add.u64 %rd3,%rd1,%rd2; st.global.u32 [%rd3],%r3; re
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(values[t], t % 2 ? (t > 5 ? t * 3 : t + 3) : t - 100) << t;
 }
 
+// The last function of a module has an address, too; a kernel has none, nor has what lies behind the last.
+TEST(ControlTest, CallsByAddress) {
+  const auto call = [](const std::string& address) {
+    Launcher launcher;
+    auto program = launcher.Load({PtxHeader() + R"(
+.func (.param .b32 r) f(.param .b32 a);
+.visible .entry k(.param .u64 p){ .reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd1,[p]; mov.u32 %r1,%tid.x; mov.u64 %rd5,f; )" +
+                                  address + R"(
+{ .param .b32 a0; .param .b32 r0; st.param.b32 [a0],%r1; proto: .callprototype (.param .b32 _) _ (.param .b32 _); call (r0), %rd5, (a0), proto; ld.param.b32 %r3,[r0]; }
+mul.wide.u32 %rd2,%r1,4; add.u64 %rd3,%rd1,%rd2; st.global.u32 [%rd3],%r3; ret; }
+.func (.param .b32 r) f(.param .b32 a){ .reg .b32 %r<3>; ld.param.u32 %r1,[a]; add.u32 %r2,%r1,5; st.param.b32 [r],%r2; ret; })"});
+    EXPECT_TRUE(program);
+    if (!program) return -1;
+    const uint64_t out = launcher.Upload(std::vector<uint32_t>(32));
+    const auto fault = launcher.Run(launcher.Request(program, "k", {1}, {32}, out));
+    if (fault) return fault->cu_result;
+    const auto values = launcher.Download<uint32_t>(out, 32);
+    for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(values[t], t + 5) << t;
+    return 0;
+  };
+  EXPECT_EQ(call(""), 0);
+  EXPECT_EQ(call("add.u64 %rd5,%rd5,16;"), kFaultInvalidPc);
+  EXPECT_EQ(call("sub.u64 %rd5,%rd5,16;"), kFaultInvalidPc);
+  EXPECT_EQ(call("add.u64 %rd5,%rd5,8;"), kFaultInvalidPc);
+  EXPECT_EQ(call("mov.u64 %rd5,0;"), kFaultInvalidPc);
+}
+
 }  // namespace
 }  // namespace tally::sim_driver

@@ -78,6 +78,9 @@ mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
       // Until a time.
       R"(mov.u32 %r4,%clock; W: mov.u32 %r5,%clock; sub.u32 %r5,%r5,%r4; setp.gt.u32 %p3,%r5,90000000; @%p3 bra E;
 mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
+      // The same, and no register says so.
+      R"(mov.u32 %r4,%clock; W: mov.u32 %r5,%clock; sub.u32 %r5,%r5,%r4; setp.gt.u32 %p3,%r5,90000000; mov.u32 %r5,0; @%p3 bra E;
+mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
       // The other warp arrives, late.
       R"(setp.lt.u32 %p3,%r1,32; @%p3 bra W; mov.u32 %r4,0; L: add.u32 %r4,%r4,1; setp.lt.u32 %p4,%r4,3000000; @%p4 bra L;
 setp.ne.u32 %p4,%r1,40; @%p4 bra E; mbarrier.arrive.shared::cta.b64 _,[%r2]; bra E;
@@ -90,6 +93,20 @@ A: nanosleep.u32 3000000; mbarrier.arrive.shared::cta.b64 _,[%r2]; E:)"};
       const auto fault = RunBody(kInit + std::string(body), 64, seed);
       EXPECT_FALSE(fault) << fault->message << body;
     }
+  }
+}
+
+// A lane that has come to where the others are to join it waits for them, for a while; only then it arrives. Whenever
+// it came, nobody takes that for the end.
+TEST(DeadlockTest, ALaneThatWaitsForTheOthersMayGoOn) {
+  for (uint32_t turns = 1; turns < 1'500'000; turns += 1 + turns / 8) {
+    const std::string body =
+        std::string(kInit) +
+        "setp.eq.u32 %p3,%r1,5; @!%p3 bra W; mov.u32 %r4,0; L: add.u32 %r4,%r4,1; setp.lt.u32 %p4,%r4," +
+        std::to_string(turns) + R"(; @%p4 bra L; bra A;
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; A: @!%p3 bra E; mbarrier.arrive.shared::cta.b64 _,[%r2]; E:)";
+    const auto fault = RunBody(body, 32);
+    ASSERT_FALSE(fault) << fault->message << turns;
   }
 }
 

@@ -55,6 +55,22 @@ cvta.to.shared.u64 %rd10,%rd9; add.u64 %rd11,%rd7,%rd3; setp.ne.u64 %p4,%rd10,%r
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], t ^ 1) << t;
 }
 
+// Shared memory of another block of the cluster is of the cluster, and not the block's own.
+TEST_F(MemoryTest, SharedMemoryOfAnotherBlock) {
+  const auto program = launcher_.Load({Kernel1(R"(.shared .align 4 .b8 s[128];
+mov.u64 %rd7,s; cvta.shared.u64 %rd8,%rd7; mov.u32 %r3,%cluster_ctarank; xor.b32 %r4,%r3,1; mapa.u64 %rd5,%rd8,%r3; mapa.u64 %rd6,%rd8,%r4;
+isspacep.shared::cta %p1,%rd5; isspacep.shared::cta %p2,%rd6; isspacep.shared::cluster %p3,%rd5; isspacep.shared::cluster %p4,%rd6;
+selp.u32 %r5,1,0,%p1; selp.u32 %r6,2,0,%p2; selp.u32 %r7,4,0,%p3; selp.u32 %r8,8,0,%p4; add.u32 %r5,%r5,%r6; add.u32 %r7,%r7,%r8; add.u32 %r5,%r5,%r7;
+mul.wide.u32 %rd9,%r3,4; add.u64 %rd9,%rd2,%rd9; st.global.u32 [%rd9],%r5; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;)")});
+  ASSERT_TRUE(program);
+  const uint64_t out = launcher_.Upload(std::vector<uint32_t>(2));
+  LaunchRequest request = launcher_.Request(program, "k", {2}, {32}, launcher_.Upload(std::vector<int>(4)), out);
+  request.cluster = {2, 1, 1};
+  const auto fault = launcher_.Run(std::move(request));
+  ASSERT_FALSE(fault) << fault->message;
+  EXPECT_EQ(launcher_.Download<uint32_t>(out, 2), std::vector<uint32_t>(2, 1 + 4 + 8));
+}
+
 TEST_F(MemoryTest, DynamicSharedMemoryFollowsStatic) {
   auto out = RunText(
       Kernel1(
