@@ -5,20 +5,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import unittest
 
-from support.daemon_fixture import BEST_EFFORT, HIGH, DaemonTest, free_port, hello, is_alive, wait_until
+from support.daemon_fixture import BEST_EFFORT, HIGH, OPEN_SESSION, DaemonTest, free_port, hello, is_alive, wait_until
 
 INVALID_ARGUMENT, UNAVAILABLE = 3, 14
-# Has a session until its input ends.
-OTHER_PROGRAM = """
-import sys
-from support.daemon_fixture import BEST_EFFORT, Session
-session = Session(sys.argv[1], priority=BEST_EFFORT)
-print(session.id, flush=True)
-sys.stdin.read()
-"""
 
 
 class Supervision(DaemonTest):
@@ -74,10 +65,9 @@ class Supervision(DaemonTest):
                       "scripted ran on for 2.9 ms", self.log_of(daemon))
         self.assertEqual(self.domain_of(self.session(priority=HIGH)), f"mixed:{uid}", "a service has no gates")
         self.assertEqual(self.domain_of(self.session(domain="own")), f"own:{uid}", "it says where")
-        other = subprocess.Popen([sys.executable, "-c", OTHER_PROGRAM, self.socket_path], stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE, cwd=os.path.dirname(os.path.abspath(__file__)))
+        other = subprocess.Popen([*OPEN_SESSION, self.socket_path, str(BEST_EFFORT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(self.end, other)
-        other_id = int(other.stdout.readline())
+        other_id = int(other.stdout.readline().split()[0])
         self.assertEqual([row["domain"] for row in self.ctl_json("ps") if row["id"] == other_id], [f"mixed:{uid}"])
         shutil.rmtree(os.path.join(cache, "long-blocks"))
         self.assertEqual(self.domain_of(self.session(priority=BEST_EFFORT)), f"mixed:{uid}", "it is forgotten")
@@ -191,10 +181,7 @@ class Supervision(DaemonTest):
 
     def test_killed_client_leaves_nothing(self):
         self.start_daemon()
-        child = subprocess.Popen(["python3", "-c", (
-            "import sys, time; sys.path.insert(0, sys.argv[1]);"
-            "from support.daemon_fixture import Session; session = Session(sys.argv[2]); print('in', flush=True);"
-            "time.sleep(100)"), os.path.dirname(os.path.abspath(__file__)), self.socket_path], stdout=subprocess.PIPE)
+        child = subprocess.Popen([*OPEN_SESSION, self.socket_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         child.stdout.readline()
         self.assertEqual([row["pid"] for row in self.ctl_json("ps")], [child.pid])
         child.kill()

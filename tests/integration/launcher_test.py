@@ -6,13 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
-from support.daemon_fixture import SCRIPTED_EXECUTOR, DaemonTest, is_alive, program, wait_until
+from support.daemon_fixture import OPEN_SESSION, SCRIPTED_EXECUTOR, DaemonTest, is_alive, program, wait_until
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 EMPTY_CLIENT = os.environ["TALLY_TEST_EMPTY_CLIENT"]
 
 
@@ -140,22 +138,16 @@ class Embedded(LauncherTest):
         self.assertEqual(run.returncode, 0)
         self.assert_nothing_left()
 
-    # And keeps it until its input ends.
-    OPENS_A_SESSION = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
-                       "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"
-                       "print(session.id, session.is_open(), oct(os.stat(os.path.dirname(os.environ['TALLY_SOCKET'])).st_mode),"
-                       "      flush=True); sys.stdin.read()")
-
     def test_program_gets_a_session_of_a_private_daemon(self):
-        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION, HERE, self.bin,
+        result = self.run_it("--embedded", "--quiet", "--driver", "sim", *OPEN_SESSION, env={"TALLY_TEST_BIN": self.bin},
                              stdin=subprocess.DEVNULL)
         self.assertEqual(result.stdout, "1 True 0o40700\n", result.stderr)
         self.assert_nothing_left()
 
     def test_executors_of_a_private_daemon_end_with_it(self):
-        run = subprocess.Popen(self.command("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", self.OPENS_A_SESSION,
-                                            HERE, self.bin),
-                               env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        run = subprocess.Popen(self.command("--embedded", "--quiet", "--driver", "sim", *OPEN_SESSION),
+                               env={**self.environment, "TALLY_TEST_BIN": self.bin}, stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+                               text=True)
         self.assertTrue(run.stdout.readline().startswith("1 True"))
 
         self.assertEqual(len(self.ours("/tally-executor")), 1)

@@ -13,12 +13,14 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 import urllib.request
 
 BIN = os.environ["TALLY_TEST_BIN"]
+OPEN_SESSION = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "open_session.py")]
 SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
 WATCHDOG_SECONDS = 300
 
