@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
 from support.daemon_fixture import OPEN_SESSION, SCRIPTED_EXECUTOR, DaemonTest, is_alive, program, wait_until
+from support.terminal import Terminal
 
 EMPTY_CLIENT = os.environ["TALLY_TEST_EMPTY_CLIENT"]
 
@@ -90,6 +92,18 @@ class Embedded(LauncherTest):
                 run.send_signal(number)
                 self.assertEqual(run.wait(80), status)
                 run.communicate()
+        self.assert_nothing_left()
+
+    def test_a_key_of_the_terminal_reaches_the_program_once(self):
+        counts = ("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); print('in', flush=True); number = 0\n"
+                  "while signal.sigtimedwait([signal.SIGINT], 1 if number else 60): number += 1\n"
+                  "print('asked', number, 'times')")
+        terminal = Terminal(*self.command("--embedded", "--quiet", sys.executable, "-c", counts),
+                            env={**{name: None for name in os.environ}, **self.environment})
+        self.addCleanup(terminal.close)
+        terminal.wait_for("in")
+        terminal.type("\x03")
+        terminal.wait_for("asked 1 times")
         self.assert_nothing_left()
 
     def test_killed_launcher_takes_everything_along(self):
@@ -233,6 +247,8 @@ class Mistakes(LauncherTest):
         self.assert_sentence(2, "'1' is no window: say off, shadow or on", "true", env={"TALLY_WINDOW": "1"})
         self.assert_sentence(2, "'segments' is no way to launch graphs: say off, partitions or spread", "--graphs", "segments", "true")
         self.assert_sentence(2, "'1' is no way to launch graphs", "true", env={"TALLY_GRAPHS": "1"})
+        for weight in ("0", "10001", "-1", "many"):
+            self.assert_sentence(2, f"'{weight}' is no weight: say a number from 1 to 10000", f"--weight={weight}", "true")
         self.assert_sentence(2, "no domain's name", "--domain", "a/b", "true")
         self.assert_sentence(2, "--driver goes with --embedded", "--driver", "sim", "true")
         self.assert_sentence(2, "'magic' is no driver", "--embedded", "--driver", "magic", "true")

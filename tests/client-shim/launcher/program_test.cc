@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/temporary_directory.h"
@@ -54,6 +55,17 @@ class FindProgramTest : public ::testing::Test {
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
 };
+
+TEST_F(FindProgramTest, AnEmptyEntryOfPathIsTheWorkingDirectory) {
+  WriteFile("mine", "#!/bin/sh\n", 0755);
+  const std::string before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
+  for (const char* path : {":/nowhere", "/nowhere:", "/nowhere::/elsewhere", ""}) {
+    ::setenv("PATH", path, 1);
+    EXPECT_EQ(FindProgram("mine").path, "./mine") << path;
+  }
+  std::filesystem::current_path(before);
+}
 
 TEST_F(FindProgramTest, LooksInPathLikeAShell) {
   WriteFile("mine", "#!/bin/sh\n", 0755);
