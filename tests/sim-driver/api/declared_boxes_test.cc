@@ -109,7 +109,7 @@ TEST_F(DeclaredBoxesTest, HoldBesideALaunchWithout) {
     EXPECT_OK(cuStreamSynchronize(with));
     ++num_launches;
   } while (cuStreamQuery(without) == CUDA_ERROR_NOT_READY);
-  EXPECT_THAT(Reported(), HasSubstr("(" + std::to_string(num_launches * kBlocks) + " times)"));
+  EXPECT_THAT(Reported(), HasSubstr(std::string("(").append(std::to_string(num_launches * kBlocks)) + " times)"));
 }
 
 TEST_F(DeclaredBoxesTest, HoldForTheThreadThatDeclaredThem) {
