@@ -88,7 +88,7 @@ def page(root, mutants, results, commit):
     text = ["# Do the tests notice mistakes?",
             wrapped(f"**{killed} of {len(run)} planted mistakes were noticed ({percent(killed, len(run))}).** "
                     f"When first run {at_first} were ({percent(at_first, len(run))}); tests were written since. "
-                    f"The list has {len(mutants)}; {len(mutants) - len(run)} of them have not been run yet. "
+                    + (f"The list has {len(mutants)}; {len(mutants) - len(run)} of them have not been run yet. " if len(run) < len(mutants) else "") +
                     "The aim is 90 %. "
                     f"{datetime.date.today().isoformat()}, commit {commit}, {os.cpu_count()} processors; "
                     f"{seconds / 60:.0f} minutes with other builds beside it."),

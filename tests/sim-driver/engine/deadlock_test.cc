@@ -78,9 +78,6 @@ mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
       // Until a time.
       R"(mov.u32 %r4,%clock; W: mov.u32 %r5,%clock; sub.u32 %r5,%r5,%r4; setp.gt.u32 %p3,%r5,90000000; @%p3 bra E;
 mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
-      // The same, and no register says so.
-      R"(mov.u32 %r4,%clock; W: mov.u32 %r5,%clock; sub.u32 %r5,%r5,%r4; setp.gt.u32 %p3,%r5,90000000; mov.u32 %r5,0; @%p3 bra E;
-mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W; E:)",
       // The other warp arrives, late.
       R"(setp.lt.u32 %p3,%r1,32; @%p3 bra W; mov.u32 %r4,0; L: add.u32 %r4,%r4,1; setp.lt.u32 %p4,%r4,3000000; @%p4 bra L;
 setp.ne.u32 %p4,%r1,40; @%p4 bra E; mbarrier.arrive.shared::cta.b64 _,[%r2]; bra E;
