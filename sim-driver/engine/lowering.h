@@ -165,6 +165,9 @@ class Lowering {
   std::string unsupported;  // empty: fine
 
  private:
+  static constexpr uint64_t kMaxAreaBytes = 8u << 20;  // of a frame's local or parameter memory
+  static constexpr size_t kMaxRegisters = 1u << 20;
+
   struct RegisterRange {
     uint32_t count = 0;
     uint32_t first = 0;  // virtual register

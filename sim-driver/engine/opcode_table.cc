@@ -7,6 +7,7 @@ OpcodeTable MakeTable() {
   OpcodeTable table;
   AddIntegerOpcodes(table);
   AddBitOpcodes(table);
+  AddMoveOpcodes(table);
   AddComparisonOpcodes(table);
   AddFloatOpcodes(table);
   AddConversionOpcodes(table);

@@ -19,6 +19,7 @@ using OpcodeTable = std::unordered_map<std::string_view, Opcode>;
 
 void AddIntegerOpcodes(OpcodeTable& table);
 void AddBitOpcodes(OpcodeTable& table);
+void AddMoveOpcodes(OpcodeTable& table);
 void AddComparisonOpcodes(OpcodeTable& table);
 void AddFloatOpcodes(OpcodeTable& table);
 void AddConversionOpcodes(OpcodeTable& table);
