@@ -196,7 +196,7 @@ def compile_chain(chain, command, cache):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
-    parser.add_argument("--budget-seconds", type=float, default=100)
+    parser.add_argument("--budget-seconds", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.budget_seconds
