@@ -85,11 +85,12 @@ def page(root, mutants, results, commit):
     seconds = sum(results[m.id]["seconds"] for m in run)
     at_first = sum(results[m.id]["first"] in KILLED for m in run)
     commits = ", ".join(sorted({results[m.id]["commit"] for m in run}))
+    num_waiting = len(mutants) - len(run)
+    waiting = f"The list has {len(mutants)}; {num_waiting} of them have not been run yet. " if num_waiting else ""
     text = ["# Do the tests notice mistakes?",
             wrapped(f"**{killed} of {len(run)} planted mistakes were noticed ({percent(killed, len(run))}).** "
                     f"When first run {at_first} were ({percent(at_first, len(run))}); tests were written since. "
-                    + (f"The list has {len(mutants)}; {len(mutants) - len(run)} of them have not been run yet. " if len(run) < len(mutants) else "") +
-                    "The aim is 90 %. "
+                    f"{waiting}The aim is 90 %. "
                     f"{datetime.date.today().isoformat()}, commit {commit}, {os.cpu_count()} processors; "
                     f"{seconds / 60:.0f} minutes with other builds beside it."),
             "", "    tools/mutants", "",

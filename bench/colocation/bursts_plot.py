@@ -17,26 +17,31 @@ DECIDED = {"gaps_hit": "held until the request", "gaps_late": "held, not so long
            "gaps_by_guard": "not held: requests no shorter"}
 
 
+def rows_of(room, found):
+    """A row for each second, to be written; empty: no requests, or nobody said anything of gaps."""
+    def rounded(value, digits):
+        return "" if value is None else round(value, digits)
+
+    for second, row in enumerate(company.by_second(found)):
+        gaps = row.get("gaps", {})
+        yield {"room": room, "second": second, "offered": rounded(row["offered"], 4), "p99_alone_ms": rounded(row["alone"], 3),
+               "p99_beside_ms": rounded(row["beside"], 3), "steps_per_second": rounded(row["training"], 3),
+               **{name: gaps.get(name, "") for name in company.GAPS}, "held_ms": rounded(gaps["gap_hold_ns"] / 1e6, 1) if gaps else ""}
+
+
 def write_csv(results, path):
-    """A line for each room and second; empty: no requests, or nobody said anything of gaps."""
-    digits = {"offered": 4, "p99_alone_ms": 3, "p99_beside_ms": 3, "steps_per_second": 3, "held_ms": 1}
+    rows = [row for room, found in results["parts"]["bursts"].items() for row in rows_of(room, found)]
     with open(path, "w", encoding="utf-8", newline="") as text:
-        table = csv.DictWriter(text, ("room", "second", *list(digits)[:-1], *company.GAPS, "held_ms"), lineterminator="\n")
+        table = csv.DictWriter(text, rows[0], lineterminator="\n")
         table.writeheader()
-        for room, found in results["parts"]["bursts"].items():
-            for second, row in enumerate(company.by_second(found)):
-                gaps = row.get("gaps", {})
-                values = {"offered": row["offered"], "p99_alone_ms": row["alone"], "p99_beside_ms": row["beside"],
-                          "steps_per_second": row["training"], "held_ms": gaps["gap_hold_ns"] / 1e6 if gaps else None}
-                rounded = {name: "" if value is None else round(value, digits[name]) for name, value in values.items()}
-                table.writerow({"room": room, "second": second, **rounded, **{name: gaps.get(name, "") for name in company.GAPS}})
+        table.writerows(rows)
 
 
 def draw(results, path):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    pyplot.rcParams.update({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True, "svg.hashsalt": "tally"})
+    pyplot.rcParams.update({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True, "svg.hashsalt": "tally", "svg.fonttype": "none"})
     rooms = {name: company.by_second(found) for name, found in results["parts"]["bursts"].items()}
     told = next((rows for rows in rooms.values() if any(row.get("gaps") for row in rows)), None)
     figure, axes = pyplot.subplots(4 if told else 3, 1, figsize=(8, 8 if told else 6), sharex=True)

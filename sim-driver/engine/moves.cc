@@ -25,32 +25,29 @@ void OpMove128(Warp& w, const Instruction& i) {
   ForLanes(w.mask, [=](uint32_t l) { d[l] = a[l]; });
 }
 
-// Parts of a wide register (or the other way round): x = which part, counted in parts.
-template <typename Part, typename Whole>
-void OpUnpack(Warp& w, const Instruction& i) {
-  Part* d = Target<Part>(w, i.d);
-  const auto* a = Source<Part>(w, i.a);
-  constexpr uint32_t kParts = sizeof(Whole) / sizeof(Part);
-  uint32_t part = i.x;
-  ForLanes(w.mask, [=](uint32_t l) { d[l] = a[l * kParts + part]; });
-}
-template <typename Part, typename Whole>
-void OpPack(Warp& w, const Instruction& i) {
+// Into a part of a wide register, or out of one: x = which part, counted in parts.
+template <bool kInto, typename Part, typename Whole>
+void OpPart(Warp& w, const Instruction& i) {
   Part* d = Target<Part>(w, i.d);
   const Part* a = Source<Part>(w, i.a);
   constexpr uint32_t kParts = sizeof(Whole) / sizeof(Part);
   uint32_t part = i.x;
-  ForLanes(w.mask, [=](uint32_t l) { d[l * kParts + part] = a[l]; });
+  ForLanes(w.mask, [=](uint32_t l) {
+    if constexpr (kInto) {
+      d[l * kParts + part] = a[l];
+    } else {
+      d[l] = a[l * kParts + part];
+    }
+  });
 }
 
-template <bool kPack>
+template <bool kInto>
 OpFunction PartOp(uint32_t part_bytes, uint32_t whole_bytes) {
-  auto choose = [&]<typename P, typename W>(P, W) -> OpFunction { return kPack ? &OpPack<P, W> : &OpUnpack<P, W>; };
-  if (whole_bytes == 4 && part_bytes == 2) return choose(uint16_t{}, uint32_t{});
-  if (whole_bytes == 8 && part_bytes == 2) return choose(uint16_t{}, uint64_t{});
-  if (whole_bytes == 8 && part_bytes == 4) return choose(uint32_t{}, uint64_t{});
-  if (whole_bytes == 16 && part_bytes == 8) return choose(uint64_t{}, Bits128{});
-  if (whole_bytes == 16 && part_bytes == 4) return choose(uint32_t{}, Bits128{});
+  if (whole_bytes == 4 && part_bytes == 2) return &OpPart<kInto, uint16_t, uint32_t>;
+  if (whole_bytes == 8 && part_bytes == 2) return &OpPart<kInto, uint16_t, uint64_t>;
+  if (whole_bytes == 8 && part_bytes == 4) return &OpPart<kInto, uint32_t, uint64_t>;
+  if (whole_bytes == 16 && part_bytes == 8) return &OpPart<kInto, uint64_t, Bits128>;
+  if (whole_bytes == 16 && part_bytes == 4) return &OpPart<kInto, uint32_t, Bits128>;
   return nullptr;
 }
 
@@ -138,12 +135,12 @@ OpFunction MoveOp(uint32_t width_bytes) {
 }
 
 void EmitSplit128(Lowering& l, const VirtualOperand parts[2], VirtualOperand whole) {
-  for (uint32_t k = 0; k < 2; ++k) l.Emit(&OpUnpack<uint64_t, Bits128>, parts[k], whole).i.x = k;
+  for (uint32_t k = 0; k < 2; ++k) l.Emit(&OpPart<false, uint64_t, Bits128>, parts[k], whole).i.x = k;
 }
 void EmitJoin128(Lowering& l, VirtualOperand whole, const VirtualOperand parts[2]) {
   VirtualOperand joined = l.Temporary(16);
   for (uint32_t k = 0; k < 2; ++k) {
-    Instruction& i = l.Emit(&OpPack<uint64_t, Bits128>, joined, parts[k]).i;
+    Instruction& i = l.Emit(&OpPart<true, uint64_t, Bits128>, joined, parts[k]).i;
     i.x = k;
     if (k > 0) i.f = joined;
   }

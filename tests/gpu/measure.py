@@ -20,7 +20,7 @@ BUNDLE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__))
 RIGIDSIM = "python3 bench/window/rigidsim.py --output {out}/rigidsim.md --json {out}/rigidsim.json"
 SPREAD = "python3 bench/taskgraph/taskgraph.py --plans {out}/plans"
 COLOCATION = "python3 bench/colocation/colocation.py --output {out}/colocation.md --json {out}/colocation.json"
-COMPANY = "python3 bench/colocation/company.py"
+COMPANY = "python3 bench/colocation/company.py --output {out}/company.md --json {out}/company.json"
 FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
 
 
@@ -65,10 +65,9 @@ PARTS = {
                             " --pairs bert-graph:bert-compiled,bert-graph:pointnet-compiled,bert-graph:whisper"
                             " --modes alone,tally:none+shared,tally:look-ahead+shared,tally:look-ahead+slices+shared,tally:look-ahead+workers+shared,"
                             "tally:look-ahead+transforms+shared"),
-    "company-services": (1, 280, COMPANY + " --parts services --pair resnet50-graph:whisper --seconds 3 --start-limit 240"
-                         " --output {out}/services.md --json {out}/services.json"),
-    "company-levels": (1, 130, COMPANY + " --parts levels --seconds 4 --output {out}/levels.md --json {out}/levels.json"),
-    "company-bursts": (1, 240, COMPANY + " --parts bursts --seconds 4 --bursts-seconds 16 --output {out}/bursts.md --json {out}/bursts.json"),
+    "company-services": (1, 280, COMPANY + " --parts services --pair resnet50-graph:whisper --seconds 3 --start-limit 240"),
+    "company-levels": (1, 130, COMPANY + " --parts levels --seconds 4"),
+    "company-bursts": (1, 240, COMPANY + " --parts bursts --seconds 4 --bursts-seconds 16"),
     "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
                              " --pairs bert-graph:pipeline-8x256,bert-graph:pipeline-edges,bert-graph:pipeline-dlrm"
                              " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),

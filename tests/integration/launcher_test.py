@@ -163,7 +163,6 @@ class Embedded(LauncherTest):
                                env={**self.environment, "TALLY_TEST_BIN": self.bin}, stdout=subprocess.PIPE, stdin=subprocess.PIPE,
                                text=True)
         self.assertTrue(run.stdout.readline().startswith("1 True"))
-
         self.assertEqual(len(self.ours("/tally-executor")), 1)
         (daemon,) = self.ours("/tallyd")
         os.kill(daemon, signal.SIGKILL)

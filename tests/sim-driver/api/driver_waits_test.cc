@@ -18,7 +18,7 @@ class DriverWaitsTest : public DriverTest {
  protected:
   static void SetUpTestSuite() { ::setenv("TALLY_SIM_WAITS", "2", 1); }
 
-  // Launches in `context` until it is told to end. Has it stood still for 50 ms?
+  // Launches in `context` until it is told to end.
   struct Launcher {
     explicit Launcher(CUcontext context) : thread([this, context] { Work(context); }) {}
     ~Launcher() {
@@ -41,6 +41,7 @@ class DriverWaitsTest : public DriverTest {
         EXPECT_OK(cuStreamSynchronize(stream));
       }
     }
+    // For 50 ms, within 10 s.
     bool StandsStill() const {
       const auto until = steady_clock::now() + seconds(10);
       while (steady_clock::now() < until) {
